@@ -46,15 +46,22 @@ class EditedTree:
         return load_tree(self.root, self.environ, edited=self._edited)
 
     def keep(self) -> None:
-        """Writes the edits. Raises LakeplanError, before it writes any, if somebody else has changed a file
-        since it was read."""
+        """Writes all edits, or none. Raises LakeplanError, also if somebody else has changed a file since it
+        was read."""
         for path, text in self._before.items():
             if read_text(path) != text:
                 hint = "Nothing was written to it. Run the command again."
                 raise LakeplanError("the file was changed meanwhile", where=str(path), hint=hint)
-        for path, text in self._edited.items():
-            write_file(path, text, mode=SHARED)
-            self._written.add(path)
+        done: list[Path] = []
+        try:
+            for path, text in self._edited.items():
+                write_file(path, text, mode=SHARED)
+                done.append(path)
+        except BaseException:
+            for path in done:
+                write_file(path, self._before[path], mode=SHARED)
+            raise
+        self._written.update(done)
         self.undo()
 
     def undo(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from lakeplan.errors import ConfigError
+from lakeplan.errors import ConfigError, LakeplanError
 from lakeplan.limits import DRIFT_VALUES
 from lakeplan.plan.documents import NotWrittenRow, WrittenRow
 from lakeplan.plan.drift_compare import DriftClass, DriftedItem, DriftedValue, Items, RepositoryDrift
@@ -290,10 +290,10 @@ class _Writer:
             tree = self._files.load()
             after = self._resolved(tree)
             self._check(drift.repository, expected, after)
-        except ConfigError as error:
+            self._files.keep()
+        except LakeplanError as error:
             self._files.undo()
-            return "; ".join(error.problems) or error.message
-        self._files.keep()
+            return "; ".join(error.problems if isinstance(error, ConfigError) else ()) or str(error)
         self.tree = tree
         return ""
 

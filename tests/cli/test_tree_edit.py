@@ -8,6 +8,7 @@ import pytest
 
 from lakeplan.cli.tree_edit import EditedTree
 from lakeplan.errors import ConfigError, LakeplanError
+from lakeplan.values.local import write_file
 
 ROOT = """apiVersion: lakeplan/v1
 servers: {prod: {endpoint_url: https://lakefs.example.com}}
@@ -77,3 +78,19 @@ def it_writes_no_file_when_somebody_else_changed_one(tree: EditedTree) -> None:
         tree.keep()
     assert caught.value.where.endswith("b.yaml")
     assert stored(tree) == [entry("a", 7), entry("b", 30)]
+
+
+def it_writes_no_file_when_one_cannot_be_written(tree: EditedTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = stored(tree)
+    for file in FILES:
+        put(tree, file, 8)
+
+    def write(path: Path, text: str, *, mode: int) -> None:
+        if path.name == "b.yaml":
+            raise LakeplanError("cannot write: No space left on device")
+        write_file(path, text, mode=mode)
+
+    monkeypatch.setattr("lakeplan.cli.tree_edit.write_file", write)
+    with pytest.raises(LakeplanError, match="No space left"):
+        tree.keep()
+    assert (stored(tree), tree.files) == (before, ())

@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from lakeplan.cli import tree_edit
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.tree.schemas import load_schema
@@ -169,6 +170,34 @@ def it_refuses_what_would_not_validate_and_restores_the_file(commented: Any) -> 
     (refused,) = written(commented, code=3)["not_written"]
     assert "outside the tree's bounds" in refused["reason"]
     assert text(commented) == COMMENTED
+
+
+def it_leaves_a_file_that_somebody_saved_meanwhile_and_goes_on(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("analytics", "events"):
+        world.api.repository(name)
+        world.rules(name, 7)
+    assert world.lakeplan("apply", "--auto-approve", "--no-simulate", "-q").code == 0
+    for name in ("analytics", "events"):
+        world.api.set_rules(name, 9)
+    file = world.tree / "repositories" / "analytics.yaml"
+    load, mine = tree_edit.load_tree, file.read_text() + "# mine\n"
+
+    def save_and_load(*arguments: Any, **options: Any) -> Any:
+        if not file.read_text().endswith("# mine\n"):
+            file.write_text(mine)
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(tree_edit, "load_tree", save_and_load)
+    document = written(world, code=3)
+    assert [row["repository"] for row in document["written"]] == ["prod/events"]
+    (left,) = document["not_written"]
+    assert left["repository"] == "prod/analytics"
+    assert "the file was changed meanwhile" in left["reason"]
+    assert file.read_text() == mine
+    monkeypatch.setattr(tree_edit, "load_tree", load)
+    assert len(written(world)["written"]) == 1
 
 
 def it_edits_no_hundreds_of_values(commented: Any) -> None:
