@@ -158,7 +158,7 @@ class S3Copier(S3Reader):
     def _tagging(self, source: str) -> dict[str, str]:
         with boto_errors(self._where(source)):
             tags = self._client.get().get_object_tagging(**self._at(source))["TagSet"]
-        return {"Tagging": urlencode({tag["Key"]: tag["Value"] for tag in tags})} if tags else {}
+            return {"Tagging": urlencode({tag["Key"]: tag["Value"] for tag in tags})} if tags else {}
 
     def _equal(self, one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]]) -> bool:
         (key, head), (other_key, other_head) = one, other

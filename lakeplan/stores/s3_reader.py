@@ -100,7 +100,9 @@ class S3Reader(S3Place):
         begun: list[int] = []
         try:
             for page in self._pages("list_multipart_uploads", _first_upload):
-                begun += [round(one["Initiated"].timestamp() * 1_000_000) for one in page.get("Uploads", ())]
+                with boto_errors(self._url):
+                    times = [one["Initiated"].timestamp() for one in page.get("Uploads", ())]
+                begun += [round(seconds * 1_000_000) for seconds in times]
                 if len(begun) > REMNANT_PAGES * 1_000:
                     return len(begun), min(begun), False
         except StorageError as error:

@@ -11,7 +11,7 @@ from azure.storage.blob import ContainerClient
 
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy, WriteConflict
 from lakeplan.stores.open import open_state, open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.protocols import RemnantReader, SweepStore
 from lakeplan.values.sweep import Deletion, Versions
 from tests.faulty_store import EXPIRED, SLOW_DOWN, Answer, Cut, Delay, FailKeys, FaultyStore, Rule
 from tests.stores.sweep_store_contract import Put, keys_of
@@ -230,6 +230,14 @@ class DescribeS3OnABadDay:
         ):
             with pytest.raises(StoreBusy):
                 request()
+
+    def it_refuses_an_upload_without_a_time(self, store: SweepStore, faulty: FaultyStore) -> None:
+        upload = "<Upload><Key>repo/x</Key><UploadId>u</UploadId></Upload>"
+        body = f"<ListMultipartUploadsResult>{upload}</ListMultipartUploadsResult>"
+        faulty.arm(Rule(Answer(200, body), query="uploads"))
+        assert isinstance(store, RemnantReader)
+        with pytest.raises(StoreBusy):
+            store.remnants()
 
     @pytest.mark.parametrize("body", ["", "<html><body>Sign in</body></html>"], ids=["empty", "html"])
     def it_never_takes_another_document_for_an_answer_with_nothing_in_it(
