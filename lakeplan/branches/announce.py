@@ -207,6 +207,7 @@ def exempt_branch(
         done = Exempted(desired.key, options.branch, made)
         if not attempt:
             _note(journal, done, head or "", "pending")  # a killed run is in the history too
+        journal.record["finished_at"] = run.now().isoformat()  # stored with the outcome
         try:
             write_exemptions(state, desired.key, {**exemptions, options.branch: made}, version, oldest)
         except LakeplanError as error:
@@ -215,7 +216,6 @@ def exempt_branch(
             status = "failed" if isinstance(error, WriteConflict) else "uncertain"
             _note(journal, done, head or "", status, str(error))
             raise
-        journal.record["finished_at"] = run.now().isoformat()
         if note := _note(journal, done, head or "", "applied"):
             log.warning("%s", note)
         return done

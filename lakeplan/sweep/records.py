@@ -280,7 +280,10 @@ def deleted(site: Site, mark: Mark) -> Iterator[tuple[str, int]]:
 def read_summary(store: NamespaceReader, mark_id: str) -> SweepDocument | None:
     """The document of the last run of a mark, or None. Raises FormatError."""
     key = sweep_prefix(mark_id) + SUMMARY_FILE
-    hint = f"Restore it from a backup, or run `lakeplan sweep run {mark_id}` again to write it."
+    # A run cannot write it again, because only the summary says whether the sweep was aborted.
+    hint = (
+        f"Restore it from a backup, or remove it and run `lakeplan sweep abort {mark_id}` to write it again."
+    )
     summary = _read_json(store, key, _SUMMARY, what="the summary of this sweep", hint=hint)
     return cast("SweepDocument | None", summary)
 

@@ -78,6 +78,7 @@ class DescribeTheHistoryOfAnExemption:
         idle.kill_after(None)
         assert "feature-1" in read_exemptions(idle.state, KEY)[0]
         assert self.steps(idle) == [("pending", {"pending": 1})]
+        assert list_runs(idle.state).runs[0].finished_at is None
         exempt(idle, "feature-1", 30)
         assert self.steps(idle) == [("applied", {"exempted": 1}), ("pending", {"pending": 1})]
 
@@ -96,6 +97,7 @@ class DescribeTheHistoryOfAnExemption:
         with pytest.raises(type(error)):
             exempt(idle, "feature-1", 30)
         assert self.steps(idle) == [(status, {status: 1})]
+        assert list_runs(idle.state).runs[0].finished_at is not None
 
 
 class DescribeAPeriod:

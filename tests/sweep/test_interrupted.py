@@ -363,3 +363,19 @@ def it_keeps_the_summary_of_a_run_that_finished_while_an_earlier_one_still_ended
     assert "another run finished the sweep" in world.finish(slow)["note"]
     assert read_summary(world.site().store, marked.mark_id) == finished
     assert read_sweeps(world.state, marked.key)[marked.mark_id].finished
+
+
+def it_can_end_a_sweep_whose_summary_is_damaged(
+    world: SweepWorld, repo: LakeRepository, marked: Mark
+) -> None:
+    world.finish(world.run(marked))
+    summary = repo.folder / sweep_prefix(marked.mark_id) / "summary.json"
+    summary.write_bytes(summary.read_bytes()[:100])
+    with pytest.raises(FormatError) as caught:
+        world.mark()
+    assert f"remove it and run `lakeplan sweep abort {marked.mark_id}`" in caught.value.hint
+    with pytest.raises(FormatError):
+        world.run(marked)
+    summary.unlink()
+    assert world.finish(world.close(marked))["deleted"]["objects"] == 2
+    world.mark()
