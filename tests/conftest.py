@@ -75,6 +75,33 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.freeze()
 
 
+TOGETHER = {
+    "tests/cli/outputs/test_outputs.py": "outputs",
+    "tests/cli/outputs/test_terminals.py": "outputs",
+    "tests/cli/outputs/test_wrong_uses.py": "outputs",
+    "tests/e2e/test_doctor.py": "spark",
+    "tests/simulation/runners/test_spark.py": "spark",
+    "tests/sweeping/test_engines.py": "spark",
+}
+"""Files of one process, by what they share: the stages of recorded outputs, which take a second each, or a
+Spark session. These are all that open one in ``make test``."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With ``--dist loadfile``, files that share something are one piece of work."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return TOGETHER.get(file, file)
+
+    return Together(config, log)
+
+
 def golden_folder() -> Path | None:
     """More cases than those in the repository, where there are any."""
     root = Path(os.environ.get("LAKEPLAN_GOLDEN") or Path(__file__).parents[2] / "shared" / "golden")
