@@ -6,14 +6,12 @@ can be put exactly before a request reaches the server, or between its effect an
 
 from __future__ import annotations
 
-import email.utils
-import io
 import itertools
 import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
@@ -21,12 +19,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
-from urllib.parse import parse_qs, unquote, urlsplit
 
 import requests
 from requests import sessions
-from requests.adapters import HTTPAdapter
-from urllib3 import HTTPResponse
 
 from lakeplan.formats import refs as refs_dump
 from lakeplan.formats.namespace import ObjectPaths, XidSource
@@ -39,6 +34,7 @@ from lakeplan.sandbox.service import Options
 from lakeplan.sweep import deleting
 from lakeplan.values.objects import Entry
 from lakeplan.values.repository import Refs
+from tests.in_process import InProcess
 from tests.sweeping import plain
 from tests.sweeping.lake import Clock, Lake
 
@@ -84,7 +80,12 @@ class WireLake(Lake):
         """A session of an operator's, or of somebody with whom nothing meddles."""
         session = requests.Session()
         session.trust_env = False  # looking for proxies takes as long as an answer
-        session.mount("http://", _Wire(self, meddle or (lambda request, ask: self.meddle(request, ask))))
+        chosen = meddle or (lambda request, ask: self.meddle(request, ask))
+
+        def answer(request: Request, raw_path: str) -> Response:
+            return chosen(request, lambda: self.answer(request, raw_path))
+
+        session.mount("http://", InProcess(answer, lambda: self.clock().timestamp()))
         return session
 
     def rows(self, sql: str, *values: str) -> list[tuple[Any, ...]]:
@@ -107,42 +108,6 @@ class WireLake(Lake):
         service = self.sandbox.service
         with service.store.transaction():
             return service.open(name).namespace.folder
-
-
-class _Wire(HTTPAdapter):
-    def __init__(self, lake: WireLake, meddle: Meddle) -> None:
-        super().__init__()
-        self._lake, self._meddle = lake, meddle
-
-    def send(self, request: requests.PreparedRequest, **_: Any) -> requests.Response:  # type: ignore[override]
-        parts = urlsplit(request.url or "")
-        body = request.body or b""
-        asked = Request(
-            method=request.method or "GET",
-            path=unquote(parts.path),
-            query=parse_qs(parts.query, keep_blank_values=True),
-            headers={name.lower(): str(value) for name, value in request.headers.items()},
-            body=body.encode() if isinstance(body, str) else bytes(body),
-            base_url=ENDPOINT,
-        )
-        found = self._meddle(asked, lambda: self._lake.answer(asked, parts.path))
-        return self.build_response(request, _raw(found, self._lake.clock().timestamp()))
-
-
-def _raw(found: Response, now: float) -> HTTPResponse:
-    headers: Mapping[str, str] = {
-        "Date": email.utils.formatdate(now, usegmt=True),
-        "Content-Length": str(len(found.body)),
-        **found.headers,
-    }
-    return HTTPResponse(
-        body=io.BytesIO(found.body),
-        headers=dict(headers),
-        status=found.status,
-        reason="",
-        preload_content=False,
-        request_method="GET",
-    )
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 
 from lakeplan.cli.main import run
 from lakeplan.sandbox.server import SandboxHandle, start_sandbox
+from tests.in_process import session_of
 
 DAY = 86400
 
@@ -23,10 +23,9 @@ DAY = 86400
 class Api:
     """The few lakeFS calls that draw a history."""
 
-    def __init__(self, endpoint: str) -> None:
-        self.root = f"{endpoint}/api/v1"
-        self.session = requests.Session()
-        self.session.auth = ("sandbox", "sandbox-secret")
+    def __init__(self, handle: SandboxHandle) -> None:
+        self.root = f"{handle.endpoint_url}/api/v1"
+        self.session = session_of(handle)
 
     def call(self, method: str, path: str, **more: Any) -> Any:
         answer = self.session.request(method, f"{self.root}{path}", timeout=30, **more)
@@ -99,7 +98,7 @@ class World:
         self.tree = folder / "tree"
         self.tree.mkdir()
         self.handle = handle
-        self.api = Api(handle.endpoint_url)
+        self.api = Api(handle)
         self._capsys = capsys
         self.write(
             "lakeplan.yaml",

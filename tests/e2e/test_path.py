@@ -177,7 +177,7 @@ class Team:
     ) -> None:
         self.folder, self.fake, self.handle = folder, fake, handle
         self.origin, self.checkout = folder / "org/trees.git", folder / "checkout"
-        self.api = Api(handle.endpoint_url)
+        self.api = Api(handle)
         self._git(folder, "init", "--bare", "-q", "-b", "main", str(self.origin))
         self.environment = {
             "LAKEPLAN_PROD_ENDPOINT_URL": handle.endpoint_url,

@@ -48,7 +48,7 @@ class Site:
         tool = runner.tools / "gh"
         tool.write_text(GH)
         tool.chmod(0o755)
-        self.api = Api(endpoint)
+        self.api = Api(handle)
         self.api.repository("team-1")
         self.sh("lakeplan apply --auto-approve --no-progress -q")
 

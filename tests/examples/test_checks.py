@@ -23,7 +23,7 @@ def judged(tmp_path, monkeypatch, capsys):
         tree = tmp_path / "tree"
         shutil.copytree(EXAMPLE, tree)
         with start_sandbox(tmp_path / "lake") as handle:
-            api = Api(handle.endpoint_url)
+            api = Api(handle)
             api.repository("analytics")
             api.commit("analytics", "main", 1, a=10)
             text = (tree / "lakeplan.yaml").read_text()

@@ -13,6 +13,7 @@ import requests
 from lakeplan.formats.namespace import ObjectPaths, XidSource
 from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 from lakeplan.sandbox.service import Options
+from tests.in_process import session_of
 
 
 class Clock:
@@ -46,8 +47,7 @@ class Lake:
         self.handle: SandboxHandle = start_sandbox(folder, options=Options(clock=self.clock, presign=False))
         _count_ids(self.handle, self.clock)
         self.root = f"{self.handle.endpoint_url}/api/v1"
-        self._session = requests.Session()
-        self._session.auth = (self.handle.access_key_id, self.handle.secret_access_key)
+        self._session = session_of(self.handle)
 
     def close(self) -> None:
         self._session.close()

@@ -1,0 +1,77 @@
+"""A sandbox that answers without sockets or threads, in a fifth of the time."""
+
+from __future__ import annotations
+
+import email.utils
+import io
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPResponse
+
+from lakeplan.sandbox.messages import ApiError, Request, Response, error_response
+from lakeplan.sandbox.server import Recorded, SandboxHandle
+
+
+class InProcess(HTTPAdapter):
+    """Has requests answered by ``answer``, which gets each with its path as it was sent. ``now`` is the
+    server's clock."""
+
+    def __init__(self, answer: Callable[[Request, str], Response], now: Callable[[], float]) -> None:
+        super().__init__()
+        self._answer, self._now = answer, now
+
+    def send(self, request: requests.PreparedRequest, **_: Any) -> requests.Response:  # type: ignore[override]
+        parts = urlsplit(request.url or "")
+        body = request.body or b""
+        asked = Request(
+            method=request.method or "GET",
+            path=unquote(parts.path),
+            query=parse_qs(parts.query, keep_blank_values=True),
+            headers={name.lower(): str(value) for name, value in request.headers.items()},
+            body=body.encode() if isinstance(body, str) else bytes(body),
+            base_url=f"{parts.scheme}://{parts.netloc}",
+        )
+        found = self._answer(asked, parts.path)
+        headers = {
+            "Date": email.utils.formatdate(self._now(), usegmt=True),
+            "Content-Length": str(len(found.body)),
+            **found.headers,
+        }
+        raw = HTTPResponse(
+            body=io.BytesIO(b"" if asked.method == "HEAD" else found.body),
+            headers=headers,
+            status=found.status,
+            reason="",
+            preload_content=False,
+            request_method=asked.method,
+        )
+        return self.build_response(request, raw)
+
+
+def session_of(handle: SandboxHandle) -> requests.Session:
+    """A session with the credentials of a running sandbox, for what a test prepares. The server's faults
+    reach it, and its requests are recorded."""
+    sandbox = handle._sandbox
+    faults = sandbox.faults
+
+    def answer(request: Request, raw_path: str) -> Response:
+        response = sandbox.answer(request, raw_path)
+        lost = faults.lost(request.method, request.path)
+        if lost is not None and lost.then is not None:
+            lost.then()
+            response = error_response(ApiError(lost.status or 500, lost.message))
+        query = f"?{urlencode(request.query, doseq=True)}" if request.query else ""
+        faults.record(Recorded(request.method, f"{raw_path}{query}", response.status))
+        if lost is not None and lost.status is None:
+            raise requests.ConnectionError(lost.message)
+        return response
+
+    session = requests.Session()
+    session.trust_env = False  # looking for proxies takes as long as an answer
+    session.auth = (handle.access_key_id, handle.secret_access_key)
+    session.mount(handle.endpoint_url, InProcess(answer, sandbox.service.now))
+    return session
