@@ -85,13 +85,18 @@ def s3_bucket(s3_endpoint: str, no_credentials_of_this_machine: None, monkeypatc
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_endpoint)
     name = f"bucket-{uuid.uuid4().hex[:12]}"
-    _s3_client(s3_endpoint).create_bucket(Bucket=name)
+    s3_client().create_bucket(Bucket=name)
     return name
+
+
+def s3_client() -> Any:
+    """A client for what a test that has ``s3_bucket`` prepares and looks up. It is made once, which takes as
+    long as a short test."""
+    return _s3_client(os.environ["AWS_ENDPOINT_URL_S3"])
 
 
 @functools.cache
 def _s3_client(endpoint: str) -> Any:
-    """One that only makes buckets: others read the environment of their test."""
     import boto3
 
     return boto3.session.Session().client("s3", endpoint_url=endpoint)

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import jsonschema
 import pytest
 
@@ -18,6 +17,7 @@ from lakeplan.errors import CredentialsError, ExitCode, LakeplanError
 from lakeplan.values.desired import ServerConfig, StorageConfig
 from tests.simulation.inventories import inventory, inventory_file
 from tests.simulation.namespaces import NOW, History, Snapshot, Stored, entry, write_namespace
+from tests.storage_servers import s3_client
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 NOW_MS = int(NOW.timestamp()) * 1000
@@ -39,7 +39,7 @@ def site(s3_bucket: str, tmp_path: Path) -> str:
     )
     root = tmp_path / "ns"
     write_namespace(root, history)
-    client = boto3.session.Session().client("s3")
+    client = s3_client()
     for path in root.rglob("*"):
         if path.is_file():
             client.put_object(Bucket=s3_bucket, Key=f"ns/{path.relative_to(root)}", Body=path.read_bytes())

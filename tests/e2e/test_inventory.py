@@ -6,11 +6,11 @@ import json
 import time
 from datetime import datetime, timezone
 
-import boto3
 import pytest
 
 from lakeplan.cli.namespaces import inventory_of
 from tests.simulation.inventories import inventory, inventory_file
+from tests.storage_servers import s3_client
 
 NOW = datetime.now(timezone.utc).isoformat()
 
@@ -48,7 +48,7 @@ def it_says_what_is_stored_and_lowers_no_figure(world, expiring, s3_bucket, tmp_
     kept = [str(path) for path in stored if not path.read_bytes().startswith(b"a.")]
     assert len(kept) == len(stored) - 1
     rows = [{"key": f"ns/data/{path.partition('/data/')[2]}", "size": 1} for path in kept]
-    client = boto3.session.Session().client("s3")
+    client = s3_client()
     data = inventory_file([*rows, {"key": "ns/_lakefs/dummy"}], bucket=s3_bucket)
     made = inventory(
         [data], bucket=s3_bucket, to=s3_bucket, created_ms=int(time.time() - 3600) * 1000, folder="inv"

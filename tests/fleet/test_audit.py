@@ -8,7 +8,6 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import boto3
 import jsonschema
 import pytest
 import requests
@@ -32,6 +31,7 @@ from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import Policy, Stored
 from lakeplan.values.sweep import Versions
 from tests.commits_csv import read_commits_csv
+from tests.storage_servers import s3_client
 from tests.sweeping.lake import Lake, LakeRepository
 
 NOTHING = {"objects": 0, "size_bytes": 0}
@@ -362,7 +362,7 @@ def it_gives_the_same_figures_in_s3_and_what_the_bucket_keeps_besides(
 ) -> None:
     address_of(repo, "main~1").unlink()
     at_home = audited(lake)
-    client = boto3.session.Session().client("s3")
+    client = s3_client()
     client.put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"})
     for file in repo.folder.rglob("*"):
         if file.is_file():

@@ -4,12 +4,12 @@ import http.server
 import urllib.request
 from collections.abc import Iterator
 
-import boto3
 import pytest
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, WriteConflict
 from lakeplan.stores.open import open_state
 from tests.serving import serve
+from tests.storage_servers import s3_client
 from tests.stores.documents_contract import Open, StateContract
 
 
@@ -20,7 +20,7 @@ class DescribeS3State(StateContract):
 
     def it_leaves_no_probe_behind(self, s3_bucket: str, open_again: Open) -> None:
         open_again().write("a", b"1", if_version=None)
-        listed = boto3.session.Session().client("s3").list_objects_v2(Bucket=s3_bucket)
+        listed = s3_client().list_objects_v2(Bucket=s3_bucket)
         assert [item["Key"] for item in listed["Contents"]] == ["ops/lakeplan/a"]
 
     def it_says_that_the_bucket_is_missing(self, s3_bucket: str) -> None:

@@ -4,7 +4,6 @@ import os
 import pickle
 from collections import Counter
 
-import boto3
 import pytest
 from botocore.loaders import JSONFileLoader
 
@@ -12,7 +11,7 @@ from lakeplan.errors import StorageDenied, StorageError, StorageNotFound
 from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import ClassReader, NamespaceReader, RemnantReader
 from lakeplan.values.simulation import Amount
-from tests.storage_servers import put_at_once
+from tests.storage_servers import put_at_once, s3_client
 from tests.stores.storage_contract import Put, StorageContract
 
 
@@ -27,7 +26,7 @@ class DescribeS3Reader(StorageContract):
 
     @pytest.fixture
     def put(self, s3_bucket: str) -> Put:
-        client = boto3.session.Session().client("s3")
+        client = s3_client()
 
         def store(key: str, data: bytes) -> None:
             full = f"team a/{key[3:]}" if key.startswith("../") else f"team a/repo/{key}"
@@ -110,7 +109,7 @@ class DescribeRemnants:
         return open_namespace(f"s3://{s3_bucket}/repo")
 
     def it_counts_older_versions_and_unfinished_uploads(self, s3_bucket: str, reader: RemnantReader) -> None:
-        client = boto3.session.Session().client("s3")
+        client = s3_client()
         nothing = reader.remnants()
         assert (nothing.noncurrent, nothing.delete_markers, nothing.uploads) == (Amount(), 0, 0)
         assert (nothing.oldest_us, nothing.complete) == (None, True)
@@ -130,7 +129,7 @@ class DescribeRemnants:
     def it_says_that_it_did_not_count_every_upload(
         self, s3_bucket: str, reader: RemnantReader, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        client = boto3.session.Session().client("s3")
+        client = s3_client()
         for key in ("repo/data/a", "repo/data/b"):
             client.create_multipart_upload(Bucket=s3_bucket, Key=key)
         monkeypatch.setattr("lakeplan.stores.s3_reader.REMNANT_PAGES", 0.001)
@@ -138,7 +137,7 @@ class DescribeRemnants:
         assert (found.uploads, found.complete) == (2, False)
 
     def it_names_storage_classes_page_after_page(self, s3_bucket: str, reader: NamespaceReader) -> None:
-        client = boto3.session.Session().client("s3")
+        client = s3_client()
         client.put_object(Bucket=s3_bucket, Key="repository/data/no", Body=b"1", StorageClass="GLACIER")
         classes = ["STANDARD", "DEEP_ARCHIVE"]
         put_at_once(s3_bucket, ((f"repo/data/{n}", b"22", classes[n % 2]) for n in range(1_005)))
@@ -150,7 +149,7 @@ class DescribeRemnants:
     def it_counts_page_after_page_up_to_a_limit(
         self, s3_bucket: str, reader: RemnantReader, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        client = boto3.session.Session().client("s3")
+        client = s3_client()
         client.put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"})
         put_at_once(s3_bucket, ((f"repo/data/{n % 2}", b"1", "STANDARD") for n in range(1_005)))
         found = reader.remnants()

@@ -6,13 +6,13 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.open import Access, S3Location
 from lakeplan.stores.s3 import S3Store
 from tests.faulty_store import Answer, FaultyStore, Rule
+from tests.storage_servers import s3_client
 
 MIB = 1 << 20
 SOURCE, TARGET = "data/ä b+c", "_lakeplan/quarantine/1/data/ä b+c"
@@ -28,7 +28,7 @@ DESCRIPTION = {
 
 @pytest.fixture
 def s3(s3_bucket: str) -> Any:
-    return boto3.session.Session().client("s3")
+    return s3_client()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from functools import cache
 from typing import Any
 from xml.sax.saxutils import escape
 
-import boto3
 import botocore.session
 import pytest
 from botocore.handlers import decode_list_object_v2
@@ -19,6 +18,7 @@ from lakeplan.stores.open import open_namespace, open_sweep_store
 from lakeplan.stores.protocols import ColumnReader
 from lakeplan.stores.s3_client import ROWS, Rows, columns_of, rows_of, take_rows
 from tests.faulty_store import Answer, FaultyStore, Rule
+from tests.storage_servers import s3_client
 
 HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n<ListBucketResult><Name>b</Name>'
 TAIL = "<IsTruncated>false</IsTruncated></ListBucketResult>"
@@ -161,7 +161,7 @@ def it_lists_keys_exactly_as_boto3_does(s3_bucket: str) -> None:
         "é",
         "日/x",
     ]
-    client = boto3.session.Session().client("s3")
+    client = s3_client()
     for key in odd:
         client.put_object(Bucket=s3_bucket, Key=f"r/data/{key}", Body=b"12")
     listed = client.list_objects_v2(Bucket=s3_bucket, Prefix="r/data/")["Contents"]

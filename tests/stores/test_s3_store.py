@@ -3,13 +3,12 @@ from __future__ import annotations
 import os
 import pickle
 
-import boto3
 import pytest
 
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.values.sweep import Deletion, Versions
-from tests.storage_servers import put_at_once
+from tests.storage_servers import put_at_once, s3_client
 from tests.stores.sweep_store_contract import Put, SweepStoreContract, keys_of
 
 BASE = "team-a/repo/"
@@ -22,7 +21,7 @@ def store(s3_bucket: str) -> SweepStore:
 
 @pytest.fixture
 def put(s3_bucket: str) -> Put:
-    client = boto3.session.Session().client("s3")
+    client = s3_client()
 
     def put(key: str, data: bytes) -> None:
         client.put_object(Bucket=s3_bucket, Key=BASE + key, Body=data)
@@ -48,15 +47,11 @@ class DescribeVersions:
 
     @pytest.fixture(autouse=True)
     def versioned(self, s3_bucket: str) -> None:
-        boto3.session.Session().client("s3").put_bucket_versioning(
-            Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"}
-        )
+        s3_client().put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"})
 
     def it_says_that_versions_are_kept(self, store: SweepStore, s3_bucket: str) -> None:
         assert store.facts().versioned is True
-        boto3.session.Session().client("s3").put_bucket_versioning(
-            Bucket=s3_bucket, VersioningConfiguration={"Status": "Suspended"}
-        )
+        s3_client().put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Suspended"})
         assert store.facts().versioned is True
 
     def it_deletes_the_current_version_only(self, store: SweepStore, put: Put, s3_bucket: str) -> None:
@@ -112,15 +107,13 @@ class DescribeVersions:
         self, store: SweepStore, put: Put, s3_bucket: str
     ) -> None:
         put("data/a", b"1")
-        boto3.session.Session().client("s3").put_bucket_versioning(
-            Bucket=s3_bucket, VersioningConfiguration={"Status": "Suspended"}
-        )
+        s3_client().put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Suspended"})
         put("data/a", b"2")
         assert store.delete(["data/a"], versions=Versions.ALL) == [Deletion("data/a")]
         assert versions_of(s3_bucket) == {}
 
     def it_says_that_an_object_is_locked(self, s3_bucket: str) -> None:
-        client = boto3.session.Session().client("s3")
+        client = s3_client()
         bucket = f"{s3_bucket}-locked"
         client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
         client.put_object(Bucket=bucket, Key="data/a", Body=b"1")
@@ -136,7 +129,7 @@ class DescribeVersions:
 def versions_of(bucket: str) -> dict[tuple[str, bool], int]:
     """How many versions (False) and delete markers (True) each key has."""
     counts: dict[tuple[str, bool], int] = {}
-    client = boto3.session.Session().client("s3")
+    client = s3_client()
     for page in client.get_paginator("list_object_versions").paginate(Bucket=bucket):
         for name, marker in (("Versions", False), ("DeleteMarkers", True)):
             for item in page.get(name, ()):

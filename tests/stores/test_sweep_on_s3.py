@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
-import boto3
 import pytest
 
 from lakeplan.stores.open import open_sweep_store
@@ -18,6 +17,7 @@ from lakeplan.sweep import deleting
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.values.sweep import Status
 from tests.faulty_store import EXPIRED, SLOW_DOWN, Answer, Cut, FailKeys, FaultyStore, Rule
+from tests.storage_servers import s3_client
 from tests.sweeping.lake import Clock, Lake, LakeRepository
 from tests.sweeping.stores import FakeTime
 from tests.sweeping.world import SweepWorld
@@ -45,7 +45,7 @@ class OnS3:
         # the folders above are the sandbox's own
         self.world.wrap = lambda store: self.store if store.url.rstrip("/").endswith("/repo1") else store
         self.world.between = self._copy
-        self._client = boto3.session.Session().client("s3")
+        self._client = s3_client()
         self._bucket = bucket
         self._copied: set[str] = set()
         self.repo: LakeRepository = self.world.lake.repository("repo1")

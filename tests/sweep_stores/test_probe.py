@@ -9,7 +9,7 @@ import pytest
 from lakeplan.doctor.sweep import check_facts, probe
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.values.sweep import Versions
-from tests.storage_servers import bucket_url
+from tests.storage_servers import bucket_url, s3_client
 
 
 @pytest.mark.parametrize("versions", list(Versions))
@@ -26,9 +26,7 @@ def it_tries_all_that_a_sweep_does_and_leaves_nothing(
 
 
 def it_says_that_a_bucket_keeps_versions(s3_bucket: str) -> None:
-    import boto3
-
-    client = boto3.session.Session().client("s3")
+    client = s3_client()
     client.put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": "Enabled"})
     store = open_sweep_store(f"s3://{s3_bucket}/repo")
     assert next(check_facts(store, Versions.MARKER)).result == "warn"
