@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -282,7 +283,7 @@ class _OwnRecord:
             self.version = self._unless_own(lambda: self.state.write(self.key, data, if_version=self.version))
         except WriteConflict:
             raise
-        except LakeplanError:
+        except BaseException:  # also Ctrl-C
             self._uncertain.append(data)
             raise
         self._uncertain.clear()
@@ -290,6 +291,12 @@ class _OwnRecord:
     def delete(self) -> None:
         """Raises WriteConflict when another run's record is there."""
         self._unless_own(lambda: self.state.delete(self.key, if_version=self.version or ""))
+
+    def retract(self) -> None:
+        """Deletes what a failed write stored, if it did."""
+        present = self.state.read(self.key)
+        if present is not None and present.data in self._uncertain:
+            self.state.delete(self.key, if_version=present.version)
 
     def _unless_own(self, request: Callable[[], T]) -> T:
         try:
@@ -343,6 +350,10 @@ class Lease:
                 where=self.repository,
                 hint="Wait for it to end, then run the command again.",
             ) from None
+        except BaseException:
+            with suppress(LakeplanError):
+                self._record.retract()  # it would block others until it expires
+            raise
         return self
 
     def _hold(self) -> None:
@@ -371,6 +382,9 @@ class Lease:
             # It expired and another run holds it now, which deletes it.
             return
         except LakeplanError as error:
+            with suppress(LakeplanError):
+                if self.state.read(self._record.key) is None:
+                    return  # only the answer was lost
             # What the run did must still be recorded and reported.
             _log.warning("%s: the lease was not released and blocks others: %s", self.repository, error)
 

@@ -31,13 +31,13 @@ def lease(
 
 
 @contextmanager
-def losing_the_answer_of(request: str, state, monkeypatch):
+def losing_the_answer_of(request: str, state, monkeypatch, error=None):
     """The store acts, and its answer does not arrive."""
     act = getattr(state, request)
 
     def lose(*arguments, **more):
         act(*arguments, **more)
-        raise StorageError("timed out")
+        raise error or StorageError("timed out")
 
     with monkeypatch.context() as patch:
         patch.setattr(state, request, lose)
@@ -58,6 +58,14 @@ class DescribeLease:
             monkeypatch.setattr(state, "delete", fail)
         assert "prod/analytics: the lease was not released" in caplog.text
         assert "No space left" in caplog.text
+
+    def it_does_not_say_that_it_blocks_others_when_only_the_answer_was_lost(self, state, monkeypatch, caplog):
+        with lease(state) as held:
+            pass
+        held.__enter__()
+        with losing_the_answer_of("delete", state, monkeypatch):
+            held.__exit__()
+        assert (state.list_keys("leases/"), caplog.text) == ([], "")
 
     def it_is_still_held_after_an_answer_was_lost(self, state, monkeypatch):
         held = lease(state).__enter__()
@@ -81,6 +89,30 @@ class DescribeLease:
                 held.renew()
             held.__exit__()
             assert state.list_keys("leases/") == [repository_key("leases", "prod/analytics")]
+
+    @pytest.mark.parametrize("error", [StorageError("timed out"), KeyboardInterrupt()], ids=repr)
+    @pytest.mark.parametrize("before", [None, "other"])
+    def it_blocks_nobody_when_the_answer_to_its_first_write_was_lost(self, state, monkeypatch, error, before):
+        if before is not None:
+            lease(state, before).__enter__()
+        with losing_the_answer_of("write", state, monkeypatch, error), pytest.raises(type(error)):
+            lease(state, gone=True).__enter__()
+        assert state.list_keys("leases/") == []
+
+    def it_leaves_the_lease_of_another_run_when_its_first_write_failed(self, state, monkeypatch):
+        def fail(key, data, *, if_version):
+            with monkeypatch.context() as patch:
+                patch.setattr(state, "write", write)
+                lease(state, "other").__enter__()
+            raise StorageError("timed out")
+
+        write = state.write
+        monkeypatch.setattr(state, "write", fail)
+        with pytest.raises(StorageError, match="timed out"):
+            lease(state).__enter__()
+        assert json.loads(state.read(repository_key("leases", "prod/analytics")).data)["holder"] == {
+            "user": "other"
+        }
 
     def it_keeps_a_second_writer_out(self, state):
         with lease(state), pytest.raises(LeaseHeld, match="user me"), lease(state, "other"):
