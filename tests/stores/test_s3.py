@@ -26,11 +26,9 @@ class DescribeS3Reader(StorageContract):
 
     @pytest.fixture
     def put(self, s3_bucket: str) -> Put:
-        client = s3_client()
-
         def store(key: str, data: bytes) -> None:
             full = f"team a/{key[3:]}" if key.startswith("../") else f"team a/repo/{key}"
-            client.put_object(Bucket=s3_bucket, Key=full, Body=data)
+            put_at_once(s3_bucket, [(full, data, "STANDARD")])
 
         return store
 

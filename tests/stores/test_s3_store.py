@@ -21,10 +21,8 @@ def store(s3_bucket: str) -> SweepStore:
 
 @pytest.fixture
 def put(s3_bucket: str) -> Put:
-    client = s3_client()
-
     def put(key: str, data: bytes) -> None:
-        client.put_object(Bucket=s3_bucket, Key=BASE + key, Body=data)
+        put_at_once(s3_bucket, [(BASE + key, data, "STANDARD")])
 
     return put
 

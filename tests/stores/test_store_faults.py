@@ -13,7 +13,7 @@ from lakeplan.stores.open import open_state, open_sweep_store
 from lakeplan.stores.protocols import RemnantReader, SweepStore
 from lakeplan.values.sweep import Deletion, Versions
 from tests.faulty_store import EXPIRED, SLOW_DOWN, Answer, Cut, Delay, FailKeys, FaultyStore, Rule
-from tests.storage_servers import s3_client
+from tests.storage_servers import put_at_once
 from tests.stores.sweep_store_contract import Put, keys_of
 
 KEYS = [f"data/{n:02}" for n in range(10)]
@@ -32,10 +32,8 @@ class DescribeS3OnABadDay:
 
     @pytest.fixture
     def put(self, s3_bucket: str) -> Put:
-        client = s3_client()
-
         def put(key: str, data: bytes) -> None:
-            client.put_object(Bucket=s3_bucket, Key=f"repo/{key}", Body=data)
+            put_at_once(s3_bucket, [(f"repo/{key}", data, "STANDARD")])
 
         return put
 
