@@ -120,8 +120,8 @@ def rows_of(answer: dict[str, Any]) -> Rows:
     entries = len(answer.get("Contents", ()) if rows is None else rows.keys)
     if answer.get("KeyCount", 0) > entries + len(answer.get("CommonPrefixes", ())):
         raise ValueError("fewer entries than the page says")
-    if "IsTruncated" not in answer:
-        raise ValueError("no IsTruncated")
+    if "IsTruncated" not in answer or (answer.get("NextContinuationToken") and not answer["IsTruncated"]):
+        raise ValueError("the page does not say whether it is the last")
     if rows is None:
         items = answer.get("Contents", [])
         modified = [round(item["LastModified"].timestamp() * 1_000_000) for item in items]
@@ -276,7 +276,11 @@ class S3Place(RecordPlace):
     def _read_record(self, key: str) -> Versioned:
         with boto_errors(self._where(key)):
             answer = self._client.get().get_object(**self._at(key))
-            return Versioned(answer["Body"].read(), str(answer["ETag"]))
+            record = Versioned(answer["Body"].read(), str(answer["ETag"]))
+            # An empty record is a deleted one, so a body that was lost must not look like it.
+            if not record.data and self._client.get().head_object(**self._at(key))["ContentLength"]:
+                raise error_of(Kind.BROKEN, self._where(key), detail="an empty response")
+            return record
 
     def put_record(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
         """Write a record under a condition, and return its ETag. Raises WriteConflict if the condition is not

@@ -194,6 +194,10 @@ class DescribeS3OnABadDay:
         faulty.arm(Rule(Answer(404, "<html>not here</html>"), path="exemptions"))
         with pytest.raises(StorageError, match="does not say whether"):
             state.read("exemptions/lake.json")
+        faulty.clear()
+        faulty.arm(Rule(Answer(200, "", {"ETag": '"e"'}), method="GET", path="exemptions"))
+        with pytest.raises(StoreBusy):
+            state.read("exemptions/lake.json")
 
     def it_says_that_a_record_cannot_be_written_without_a_connection(
         self, s3_bucket: str, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch
@@ -214,8 +218,9 @@ class DescribeS3OnABadDay:
             "<KeyCount>1</KeyCount><IsTruncated>false</IsTruncated>",
             "<KeyCount>1</KeyCount><IsTruncated>false</IsTruncated><contents><Key>repo/data/x</Key></contents>",
             "<KeyCount>0</KeyCount><NextContinuationToken>t</NextContinuationToken>",
+            "<IsTruncated>maybe</IsTruncated><NextContinuationToken>t</NextContinuationToken>",
         ],
-        ids=["no-entry", "other-element", "no-end"],
+        ids=["no-entry", "other-element", "no-end", "no-flag"],
     )
     def it_refuses_a_page_that_lacks_something(
         self, store: SweepStore, faulty: FaultyStore, body: str
