@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from lakeplan.branches.pin_records import read_stored
-from lakeplan.errors import FormatError, LakeplanError, StorageNotFound
+from lakeplan.errors import FormatError, LakeplanError, StorageError, StorageNotFound
 from lakeplan.formats.namespace import RULES_KEY
 from lakeplan.review.history import RunRecord, RunStep, find_run, runs_since, with_retried
 from lakeplan.review.run import Run
@@ -180,6 +180,8 @@ def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied |
         found = step is None
         if step is None:
             step = _replaced_earlier(state, run, repository)
+    except StorageError:
+        raise  # otherwise a lost answer would turn what newly expires into backlog
     except LakeplanError:
         return None
     if step is None:

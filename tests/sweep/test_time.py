@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from lakeplan.errors import ClockSkew, FormatError, GateRefused, LakeplanError, StalePlan
+from lakeplan.errors import ClockSkew, FormatError, GateRefused, LakeplanError, StalePlan, StoreBusy
 from lakeplan.formats.namespace import RULES_KEY
 from lakeplan.simulation.requests import DeleteRequest, RoundEnd
 from lakeplan.sweep.mark_record import Mark, read_mark
@@ -159,6 +159,22 @@ class DescribeClasses:
         mark = world.mark()
         assert set(world.going(mark).values()) == {"backlog"}
         assert mark.to_document()["rules_before"] == {"known": "unknown", "rules": None}
+
+    @pytest.mark.parametrize("kind", ["applied/prod/repo1", "history/"])
+    def it_calls_nothing_backlog_because_the_state_did_not_answer(
+        self, world: SweepWorld, repo: LakeRepository, kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        applied(world, repo, GcRules(25), GcRules(7))
+        read = world.state.read
+
+        def fail(key: str) -> object:
+            if key.startswith(kind):
+                raise StoreBusy("SlowDown")
+            return read(key)
+
+        monkeypatch.setattr(world.state, "read", fail)
+        with pytest.raises(LakeplanError, match="SlowDown"):
+            world.mark()
 
     @pytest.mark.parametrize("before", [NO_RULES, GcRules(25, {"main": 30}), None])
     def it_reads_back_what_it_knew(
