@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from lakeplan.values.local import PRIVATE, SHARED
@@ -42,36 +43,15 @@ class RenderContext:
 
 
 @dataclass(frozen=True)
-class Renderer:
-    """A function that renders documents. ``function`` is ``module:name`` in ``lakeplan.output``. It takes the
-    document, and by name what it ``needs`` of ``RenderContext``."""
-
-    function: str
-    needs: tuple[str, ...] = ()
-
-    def load(self) -> Callable[..., str | bytes]:
-        module, _, name = self.function.partition(":")
-        function: Callable[..., str | bytes] = getattr(import_module(f"lakeplan.output.{module}"), name)
-        return function
-
-    def text(self, document: Document, context: RenderContext) -> str | bytes:
-        needed = {name: context.tree() if name == "tree" else getattr(context, name) for name in self.needs}
-        return self.load()(document, **needed)
-
-
-@dataclass(frozen=True)
 class Format:
     """An output format. ``renderers``: by the kind of document, as commands name it to
-    ``options.documents``."""
+    ``options.documents``, the function that renders it, as ``module:name`` in ``lakeplan.output``. It takes
+    the document, and every field of ``RenderContext`` that it has a parameter for."""
 
     name: str
-    renderers: Mapping[str, Renderer] = field(default_factory=dict)
+    renderers: Mapping[str, str] = field(default_factory=dict)
     mode: int = PRIVATE
     """Of its files."""
-
-
-def _metrics(name: str, *needs: str) -> Renderer:
-    return Renderer(f"metrics:{name}", needs)
 
 
 FORMATS = (
@@ -80,54 +60,54 @@ FORMATS = (
     Format(
         MARKDOWN,
         {
-            "plan": Renderer("comments:render_markdown", ("tree",)),
-            "apply": Renderer("comments:render_apply_markdown", ("tree",)),
-            "check": Renderer("check:check_markdown"),
-            "audit": Renderer("audit:audit_markdown"),
+            "plan": "comments:render_markdown",
+            "apply": "comments:render_apply_markdown",
+            "check": "check:check_markdown",
+            "audit": "audit:audit_markdown",
         },
     ),
     Format(
         "csv",
         {
-            "check": Renderer("check:check_csv"),
-            "mark-objects": Renderer("sweep:objects_csv"),
-            "storage": Renderer("storage:storage_csv"),
+            "check": "check:check_csv",
+            "mark-objects": "sweep:objects_csv",
+            "storage": "storage:storage_csv",
         },
     ),
-    Format("parquet", {"mark-objects": Renderer("sweep:objects_parquet")}),
+    Format("parquet", {"mark-objects": "sweep:objects_parquet"}),
     Format(
         "github",
         {
-            "plan": Renderer("annotations:render_github_plan", ("tree", "same_as_base")),
-            "problems": Renderer("annotations:render_github_problems", ("tree",)),
+            "plan": "annotations:render_github_plan",
+            "problems": "annotations:render_github_problems",
         },
     ),
     Format(
         "junit",
         {
-            "plan": Renderer("annotations:render_junit_plan", ("tree",)),
-            "problems": Renderer("annotations:render_junit_problems", ("files", "tree")),
-            "test": Renderer("show:render_tests_junit", ("tree",)),
+            "plan": "annotations:render_junit_plan",
+            "problems": "annotations:render_junit_problems",
+            "test": "show:render_tests_junit",
         },
     ),
     Format(
         "openmetrics",
         {
-            "plan": _metrics("plan_metrics"),
-            "apply": _metrics("apply_metrics", "owner_of", "tree_name"),
-            "drift": _metrics("drift_metrics", "tree_name"),
-            "history": _metrics("history_metrics", "owner_of", "tree_name"),
-            "branch-plan": _metrics("branches_plan_metrics", "owner_of", "tree_name"),
-            "branch-run": _metrics("branches_run_metrics", "owner_of", "tree_name"),
-            "marks": _metrics("mark_metrics", "owner_of", "tree_name"),
-            "mark-list": _metrics("mark_list_metrics", "owner_of", "tree_name"),
-            "sweep": _metrics("sweep_metrics", "owner_of", "tree_name"),
-            "storage": _metrics("storage_metrics"),
+            "plan": "metrics:plan_metrics",
+            "apply": "metrics:apply_metrics",
+            "drift": "metrics:drift_metrics",
+            "history": "metrics:history_metrics",
+            "branch-plan": "metrics:branches_plan_metrics",
+            "branch-run": "metrics:branches_run_metrics",
+            "marks": "metrics:mark_metrics",
+            "mark-list": "metrics:mark_list_metrics",
+            "sweep": "metrics:sweep_metrics",
+            "storage": "metrics:storage_metrics",
         },
         mode=SHARED,  # a collector of metrics runs as another user
     ),
-    Format("csv", {"history": Renderer("operations:history_csv")}),
-    Format("svg", {"curve": Renderer("simulate:curve_svg")}),
+    Format("csv", {"history": "operations:history_csv"}),
+    Format("svg", {"curve": "simulate:curve_svg"}),
 )
 """In the order in which help names them."""
 _MODES = {format.name: format.mode for format in FORMATS}
@@ -141,7 +121,22 @@ def formats_of(kind: str) -> tuple[str, ...]:
 def texts_of(kind: str, document: Document, context: RenderContext) -> dict[str, Callable[[], str | bytes]]:
     """A function for each format of a document, except JSON and the rich form. Binary formats give bytes."""
     renderers = {format.name: format.renderers[kind] for format in FORMATS if kind in format.renderers}
-    return {name: partial(renderer.text, document, context) for name, renderer in renderers.items()}
+    return {name: partial(_text, renderer, document, context) for name, renderer in renderers.items()}
+
+
+def _text(renderer: str, document: Document, context: RenderContext) -> str | bytes:
+    render = load_renderer(renderer)
+    needed = {name: getattr(context, name) for name in signature(render).parameters if hasattr(context, name)}
+    if "tree" in needed:
+        needed["tree"] = context.tree()
+    return render(document, **needed)
+
+
+def load_renderer(name: str) -> Callable[..., str | bytes]:
+    """The function of ``module:name``."""
+    module, _, function = name.partition(":")
+    renderer: Callable[..., str | bytes] = getattr(import_module(f"lakeplan.output.{module}"), function)
+    return renderer
 
 
 def file_mode(format: str) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakeplan.output.plan_changes import writes
 from lakeplan.output.plan_impact import expires_by_rule
@@ -46,13 +46,20 @@ Volume = tuple[Family, Family]
 """Objects, and their bytes."""
 
 
+@dataclass
 class Exposition:
-    """Samples by family, in the order in which they are added. ``tree``, if not "", is the tree's name: a
-    label of every sample, so that files of several trees can be read together."""
+    """Samples by family, in the order in which they are added. ``owner_of`` names the owners of repositories
+    whose documents do not. ``tree``, if not "", is the tree's name: a label of every sample, so that files of
+    several trees can be read together."""
 
-    def __init__(self, tree: str = "") -> None:
-        self._tree = (("tree",), (tree,)) if tree else ((), ())
-        self._samples: dict[Family, dict[tuple[str, ...], str]] = {}
+    owner_of: Owners = lambda key: ""
+    tree: str = ""
+    _samples: dict[Family, dict[tuple[str, ...], str]] = field(default_factory=dict, init=False)
+
+    def of(self, key: str, owner: str | None = None) -> tuple[str, str, str]:
+        """The values of the labels ``REPOSITORY`` for ``server/name``. ``owner`` None: look it up."""
+        server, _, name = key.partition("/")
+        return server, name, self.owner_of(key) if owner is None else owner
 
     def add(self, family: Family, value: float | None, *labels: str | None) -> None:
         """Add a sample, unless its value is unknown. ``labels`` are in the family's order."""
@@ -67,6 +74,19 @@ class Exposition:
         for family, key in zip(volume, ("objects", "size_bytes"), strict=True):
             self.add(family, None if amount is None else amount[key], *labels)
 
+    def add_cost(self, family: Family, part: Json, labels: tuple[str, str, str]) -> None:
+        """Add the price of a repository's server, if the tree has one."""
+        if price := part.get(KEY):
+            self.add(family, price["amount"], *labels, price["currency"])
+
+    def add_refused(
+        self, family: Family, gates: Iterable[Json], labels: tuple[str, str, str] = ("", "", "")
+    ) -> None:
+        """Add a sample for each gate that refuses."""
+        for gate in gates:
+            if gate["outcome"] == "refused":
+                self.add(family, 1, *labels, gate["gate"])
+
     def at(self, family: Family, moment: str | None, *labels: str | None) -> None:
         """Add a sample of a time in ISO 8601, unless it is unknown."""
         value = None if moment is None else datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
@@ -79,23 +99,12 @@ class Exposition:
             if family.unit:
                 lines.append(f"# UNIT {family.name} {family.unit}")
             lines.append(f"# HELP {family.name} {escaped(family.help)}")
-            names = (*self._tree[0], *family.labels)
+            of_tree = {"tree": self.tree} if self.tree else {}
             for labels, value in samples.items():
-                lines.append(f"{family.name}{_labels(names, (*self._tree[1], *labels))} {value}")
+                named = of_tree | dict(zip(family.labels, labels, strict=True))
+                pairs = ",".join(f'{name}="{escaped(label)}"' for name, label in named.items())
+                lines.append(f"{family.name}{pairs and f'{{{pairs}}}'} {value}")
         return "\n".join([*lines, "# EOF"]) + "\n"
-
-
-def of_repository(key: str, owner: str | None) -> tuple[str, str, str]:
-    """The values of the labels ``REPOSITORY`` for ``server/name``."""
-    server, _, name = key.partition("/")
-    return server, name, owner or ""
-
-
-def add_cost(made: Exposition, family: Family, part: Json, labels: tuple[str, str, str]) -> None:
-    """Add the price of a repository's server, if the tree has one."""
-    price = part.get(KEY)
-    if price is not None:
-        made.add(family, price["amount"], *labels, price["currency"])
 
 
 def escaped(text: str) -> str:
@@ -104,9 +113,15 @@ def escaped(text: str) -> str:
     return plain.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
-def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    pairs = ",".join(f'{name}="{escaped(value)}"' for name, value in zip(names, values, strict=True))
-    return f"{{{pairs}}}" if pairs else ""
+def _exposed(add: Callable[[Exposition, Any], None]) -> Callable[..., str]:
+    """The function that makes the metrics of a document, from one that adds them."""
+
+    def text(document: Json, owner_of: Owners = lambda key: "", tree_name: str = "") -> str:
+        made = Exposition(owner_of, document.get("tree_name", tree_name))
+        add(made, document)
+        return made.text()
+
+    return text
 
 
 FAMILIES: list[Family] = []
@@ -275,24 +290,14 @@ def table() -> str:
 _OUTCOMES: tuple[Outcome, ...] = ("deleted", "saved", "failed", "pending")
 
 
-def plan_metrics(document: Json) -> str:
+@_exposed
+def plan_metrics(made: Exposition, document: Json) -> None:
     """The metrics of a plan: pending changes and their impact, gates that refuse, and the backlog."""
-    made = Exposition(document.get("tree_name", ""))
     made.at(PLAN_AT, document["as_of"])
-    add_refused(made, PLAN_REFUSED, document["gates"], ("", "", ""))
+    made.add_refused(PLAN_REFUSED, document["gates"])
     for repository in document["repositories"]:
-        labels = of_repository(f"{repository['server']}/{repository['name']}", repository["owner"])
+        labels = made.of(f"{repository['server']}/{repository['name']}", repository["owner"] or "")
         _repository(made, repository, labels)
-    return made.text()
-
-
-def add_refused(
-    made: Exposition, family: Family, gates: Iterable[Json], labels: tuple[str, str, str]
-) -> None:
-    """Add a sample for each gate that refuses."""
-    for gate in gates:
-        if gate["outcome"] == "refused":
-            made.add(family, 1, *labels, gate["gate"])
 
 
 def _repository(made: Exposition, repository: Json, labels: tuple[str, str, str]) -> None:
@@ -301,8 +306,8 @@ def _repository(made: Exposition, repository: Json, labels: tuple[str, str, str]
     if failed:
         return
     made.add(PLAN_PENDING, writes(repository), *labels)
-    add_cost(made, PLAN_COST, repository, labels)
-    add_refused(made, PLAN_REFUSED, repository["gates"], labels)
+    made.add_cost(PLAN_COST, repository, labels)
+    made.add_refused(PLAN_REFUSED, repository["gates"], labels)
     impact = repository["impact"]
     if impact["status"] != "not_asked":
         made.add(PLAN_KNOWN, impact["status"] != "unknown" and not expires_by_rule(repository), *labels)
@@ -321,20 +326,19 @@ def _repository(made: Exposition, repository: Json, labels: tuple[str, str, str]
             made.add(PLAN_BRANCHES, number, *labels, horizon)
 
 
-def apply_metrics(document: ApplyDocument, owner_of: Owners, tree_name: str = "") -> str:
+@_exposed
+def apply_metrics(made: Exposition, document: ApplyDocument) -> None:
     """Settings by outcome, and the outcome of each."""
-    made = Exposition(tree_name)
     for outcome, number in document["summary"].items():
         made.add(APPLY_RESULTS, number, outcome)
     for result in document["results"]:
-        labels = of_repository(result["repository"], owner_of(result["repository"]))
+        labels = made.of(result["repository"])
         made.add(APPLY_RESULT, 1, *labels, result["setting"], result["outcome"])
-    return made.text()
 
 
-def drift_metrics(document: DriftDocument, tree_name: str = "") -> str:
+@_exposed
+def drift_metrics(made: Exposition, document: DriftDocument) -> None:
     """Repositories by class of drift, failures, and the last apply and sweep of each repository."""
-    made = Exposition(tree_name)
     made.at(DRIFT_AT, document["as_of"])
     made.add(DRIFT_CHECKED, document["summary"]["checked"])
     made.add(DRIFT_FAILED, document["summary"]["failed"])
@@ -342,16 +346,15 @@ def drift_metrics(document: DriftDocument, tree_name: str = "") -> str:
         made.add(DRIFT_CLASSES, number, name)
     for repository in document["repositories"]:
         for name in repository["classes"]:
-            made.add(DRIFT, 1, *of_repository(repository["repository"], repository["owner"]), name)
+            made.add(DRIFT, 1, *made.of(repository["repository"], repository["owner"] or ""), name)
     for recorded in document["recorded"]:
         _recorded(made, recorded)
-    return made.text()
 
 
 def _recorded(made: Exposition, recorded: RecordedRow) -> None:
-    labels = of_repository(recorded["repository"], recorded["owner"])
+    labels = made.of(recorded["repository"], recorded["owner"] or "")
     made.add(DRIFT_FAILURE, recorded["failed"], *labels)
-    add_cost(made, DRIFT_COST, recorded, labels)
+    made.add_cost(DRIFT_COST, recorded, labels)
     if recorded["last_apply"] is not None:
         made.at(LAST_APPLY, recorded["last_apply"]["at"], *labels)
     last, reclaimed, quarantined = recorded["last_sweep"], recorded["reclaimed"], recorded["quarantined"]
@@ -365,31 +368,30 @@ def _recorded(made: Exposition, recorded: RecordedRow) -> None:
     made.add_volume(QUARANTINED_VOLUME, quarantined, *labels)
 
 
-def history_metrics(document: HistoryDocument, owner_of: Owners, tree_name: str = "") -> str:
+@_exposed
+def history_metrics(made: Exposition, document: HistoryDocument) -> None:
     """When each command last ended with each status, by repository."""
     newest: dict[tuple[str, str, str], str] = {}
     for run in document["runs"]:
         for step in run["repositories"]:
             key = (step["repository"], run["command"], step["status"])
             newest[key] = max(newest.get(key, ""), run["started_at"])
-    made = Exposition(tree_name)
     made.add(HISTORY_DAMAGED, len(document["damaged"]))
     for (repository, command, status), at in sorted(newest.items()):
-        made.at(HISTORY_LAST, at, *of_repository(repository, owner_of(repository)), command, status)
-    return made.text()
+        made.at(HISTORY_LAST, at, *made.of(repository), command, status)
 
 
-def branches_plan_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
+@_exposed
+def branches_plan_metrics(made: Exposition, document: Json) -> None:
     """Branches by verdict, what expires because of deletions, and gates that refuse."""
-    made = Exposition(tree_name)
     made.at(BRANCHES_PLAN_AT, document["as_of"])
-    add_refused(made, BRANCHES_PLAN_REFUSED, document["gates"], ("", "", ""))
+    made.add_refused(BRANCHES_PLAN_REFUSED, document["gates"])
     for repository in document["repositories"]:
-        labels = of_repository(repository["repository"], owner_of(repository["repository"]))
+        labels = made.of(repository["repository"])
         made.add(BRANCHES_PLAN_FAILURE, repository["failure"] is not None, *labels)
         if repository["failure"] is not None:
             continue
-        add_refused(made, BRANCHES_PLAN_REFUSED, repository["gates"], labels)
+        made.add_refused(BRANCHES_PLAN_REFUSED, repository["gates"], labels)
         verdicts = Counter(branch["verdict"] for branch in repository["branches"])
         for verdict in ("delete", "keep"):
             made.add(BRANCHES_PLAN_BRANCHES, verdicts[verdict], *labels, verdict)
@@ -399,74 +401,68 @@ def branches_plan_metrics(document: Json, owner_of: Owners, tree_name: str = "")
             made.add(STALE_BYTES, sum(only["size_bytes"] for only in stale), *labels)
         for horizon, total in repository["totals"].items():
             made.add_volume(FOLLOW_VOLUME, total, *labels, horizon)
-    return made.text()
 
 
-def branches_run_metrics(document: Json, owner_of: Owners, tree_name: str = "") -> str:
+@_exposed
+def branches_run_metrics(made: Exposition, document: Json) -> None:
     """Branches by outcome. Those that no policy deletes are ``kept``."""
-    made = Exposition(tree_name)
     made.at(RUN_AT, document["at"])
-    add_refused(made, RUN_REFUSED, document["gates"], ("", "", ""))
+    made.add_refused(RUN_REFUSED, document["gates"])
     for repository in document["repositories"]:
-        labels = of_repository(repository["repository"], owner_of(repository["repository"]))
+        labels = made.of(repository["repository"])
         made.add(RUN_FAILURE, repository["failure"] is not None, *labels)
-        add_refused(made, RUN_REFUSED, repository["gates"], labels)
+        made.add_refused(RUN_REFUSED, repository["gates"], labels)
         for outcome, number in Counter(b["outcome"] for b in repository["branches"]).items():
             made.add(RUN_BRANCHES, number, *labels, outcome)
         made.add(RUN_BRANCHES, repository["kept"], *labels, "kept")
-    return made.text()
 
 
-def mark_metrics(document: MarksDocument, owner_of: Owners, tree_name: str = "") -> str:
+@_exposed
+def mark_metrics(made: Exposition, document: MarksDocument) -> None:
     """The metrics of marks: the objects that each would delete and those that it keeps, by class."""
-    made = Exposition(tree_name)
     for mark in document["marks"]:
         key = f"{mark['server']}/{mark['repository']}"
-        labels = of_repository(key, owner_of(key))
+        labels = made.of(key)
         made.at(MARK_AT, mark["marked_at"], *labels)
         made.add(MARK_FAILURE, 0, *labels)
         made.add_volume(MARK_VOLUME, mark["goes"], *labels)
         for name, amount in mark["classes"].items():
             made.add_volume(MARK_CLASS_VOLUME, amount, *labels, name)
-        add_refused(made, MARK_REFUSED, mark["gates"], labels)
+        made.add_refused(MARK_REFUSED, mark["gates"], labels)
     for key in document["failed"]:
-        made.add(MARK_FAILURE, 1, *of_repository(key, owner_of(key)))
-    return made.text()
+        made.add(MARK_FAILURE, 1, *made.of(key))
 
 
-def mark_list_metrics(document: MarkListDocument, owner_of: Owners, tree_name: str = "") -> str:
+@_exposed
+def mark_list_metrics(made: Exposition, document: MarkListDocument) -> None:
     """The metrics of the marks in the state: how many are approved and how many are not."""
     counts = Counter((mark["repository"], mark["approved"]) for mark in document["marks"])
-    made = Exposition(tree_name)
     for (key, approved), number in sorted(counts.items()):
-        made.add(MARKS, number, *of_repository(key, owner_of(key)), "true" if approved else "false")
-    return made.text()
+        made.add(MARKS, number, *made.of(key), "true" if approved else "false")
 
 
-def sweep_metrics(document: SweepDocument, owner_of: Owners, tree_name: str = "") -> str:
+@_exposed
+def sweep_metrics(made: Exposition, document: SweepDocument) -> None:
     """The objects of a mark by what a sweep did with them."""
-    made = Exposition(tree_name)
-    labels = of_repository(document["repository"], owner_of(document["repository"]))
+    labels = made.of(document["repository"])
     made.at(SWEEP_AT, document["at"], *labels)
     made.add(SWEEP_FINISHED, document["finished"], *labels)
     for status in _OUTCOMES:
         made.add_volume(SWEEP_VOLUME, document[status], *labels, status)
     made.add(SWEEP_BACK, document["came_back"], *labels)
-    return made.text()
 
 
-def storage_metrics(document: StorageDocument) -> str:
+@_exposed
+def storage_metrics(made: Exposition, document: StorageDocument) -> None:
     """The metrics of stored data, by the parts of ``output.storage.parts_of``."""
     from lakeplan.output.storage import parts_of
 
-    made = Exposition()
     for row in document["repositories"]:
-        labels = of_repository(row["repository"], row.get("owner") or "")
+        labels = made.of(row["repository"], row.get("owner") or "")
         made.at(STORAGE_AT, row["as_of"], *labels)
         for part, amount in parts_of(row):
             made.add_volume(STORAGE_VOLUME, amount, *labels, part)
         for one in row.get("classes") or ():
             made.add_volume(STORAGE_CLASS_VOLUME, one, *labels, one["storage_class"])
     for key in document["failed"]:
-        made.add(STORAGE_FAILURE, 1, *of_repository(key, ""))
-    return made.text()
+        made.add(STORAGE_FAILURE, 1, *made.of(key, ""))
