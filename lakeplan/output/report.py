@@ -32,7 +32,18 @@ from lakeplan.output.page import names
 from lakeplan.output.plan_changes import key_of
 from lakeplan.output.plan_impact import HORIZONS
 from lakeplan.output.report_impact import gates_section, impact_section, more, notes_section, summary_section
-from lakeplan.output.report_shell import Cell, Section, amount, cells, data_block, figure, folded, page, table
+from lakeplan.output.report_shell import (
+    Cell,
+    Section,
+    amount,
+    cells,
+    data_block,
+    figure,
+    folded,
+    fragment,
+    page,
+    table,
+)
 from lakeplan.output.simulate import expiring_at, title_of
 from lakeplan.output.tables import costs
 from lakeplan.output.text import UNKNOWN, Json, Money, amounts, count, days, known, moment, size, volume
@@ -343,83 +354,14 @@ def _counts(graph: Json) -> Markup:
 
 
 def _frame(graphs: Sequence[Json]) -> Markup:
-    choose = [el("option", graph["key"], value=n) for n, graph in enumerate(graphs)]
-    moments = [el("option", label, value=n) for n, label in enumerate(HORIZONS.values())]
-    tools = [
-        el(
-            "p",
-            el("label", "Repository ", for_="graph-repository"),
-            el("select", *choose, id="graph-repository"),
-        ),
-        el("p", el("label", "Verdicts ", for_="graph-moment"), el("select", *moments, id="graph-moment")),
-        el(
-            "p",
-            el("label", "Find ", for_="graph-find"),
-            el("input", id="graph-find", type_="search", placeholder="id, message, branch or tag"),
-        ),
-        _legend(),
-    ]
-    steps = [
-        el("button", "Previous change", id="graph-previous", type_="button", cls="plain"),
-        el("button", "Next change", id="graph-next", type_="button", cls="plain"),
-        el("span", id="graph-found", role="status"),
-    ]
-    return el(
-        "div",
-        el("p", "The list of commits needs JavaScript. The table above does not.", cls="without-script"),
-        el(
-            "div",
-            el("form", *tools, id="graph-tools", cls="tools", aria_label="What the graph shows"),
-            el("canvas", id="graph-overview", role="img", aria_label="The whole history"),
-            el("p", *steps, cls="steps"),
-            el("p", _KEYS, id="graph-keys", cls="dim"),
-            el("div", _list(), _reasons(), cls="side-by-side"),
-            el("div", id="graph-hint", role="tooltip", hidden=True),
-            cls="needs-script",
-        ),
-        id="graph-view",
-    )
-
-
-_KEYS = (
-    "In the list, use the arrow keys, Page Up, Page Down, Home and End. Enter goes to the reasons, and"
-    " Escape returns to the list."
-)
-
-
-def _legend() -> Markup:
-    items = []
-    for name, (label, meaning) in VERDICTS.items():
-        mark = el("svg", SHAPES[name], cls=f"mark {name}", viewBox="0 0 16 16", aria_hidden="true")
-        box = el("input", type_="checkbox", name="verdict", value=name, checked=True, id=f"graph-show-{name}")
-        items.append(
-            el("label", box, mark, el("span", el("strong", label), f": {meaning}"), for_=f"graph-show-{name}")
-        )
-    return el("fieldset", el("legend", "Show commits that are"), *items)
-
-
-def _list() -> Markup:
-    scroller = el(
-        "div",
-        el("div", cls="rows", role="presentation"),
-        id="graph-list",
-        role="listbox",
-        tabindex=0,
-        aria_label="Commits, newest first",
-        aria_describedby="graph-keys",
-    )
-    return el("div", scroller, el("canvas", id="graph-lanes", aria_hidden="true"), cls="list-box")
-
-
-def _reasons() -> Markup:
-    return el(
-        "div",
-        el("h4", "Why", id="graph-why-title"),
-        el("div", el("p", "Select a commit.", cls="dim"), id="graph-why"),
-        id="graph-reasons",
-        role="region",
-        tabindex=-1,
-        aria_labelledby="graph-why-title",
+    return fragment(
+        "graph.html",
+        repositories=[el("option", graph["key"], value=n) for n, graph in enumerate(graphs)],
+        moments=[el("option", label, value=n) for n, label in enumerate(HORIZONS.values())],
+        verdicts=[
+            fragment("verdict.html", name=name, shape=SHAPES[name], label=label, meaning=meaning)
+            for name, (label, meaning) in VERDICTS.items()
+        ],
     )
 
 

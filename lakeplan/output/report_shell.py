@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from string import Template
 from typing import Any
 
 from lakeplan.output.drawing import Attribute, Child, Markup, el, join, text
@@ -186,6 +187,13 @@ def asset(name: str) -> Markup:
     return Markup((files("lakeplan.output") / "assets" / name).read_text(encoding="utf-8"))
 
 
+def fragment(file: str, /, **parts: Child) -> Markup:
+    """An HTML file of this package, with a part in place of each ``$name``. Its own indents and line breaks
+    only show its structure."""
+    template = Template("".join(line.strip() for line in asset(file).splitlines()))
+    return Markup(template.substitute({key: join([part]) for key, part in parts.items()}))
+
+
 def styles(names: Sequence[str] = STYLES) -> Markup:
     return Markup("\n".join(asset(name) for name in names))
 
@@ -235,31 +243,29 @@ def whole_page(
     """An HTML file. Its scripts read the blocks of JSON in ``data``."""
     sections = [section for section in parts if section is not None]
     css, js = styles(css_files), script(js_files)
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=_policy(css, js)),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="color-scheme", content="light dark"),
-        el("meta", name="referrer", content="no-referrer"),
-        el("title", f"{about.title}, {moment(about.at)}"),
-        Markup(f"<style>{css}</style>"),
+    page = fragment(
+        "page.html",
+        policy=_policy(css, js),
+        title=about.title,
+        at=moment(about.at),
+        css=css,
+        facts=", ".join(about.facts),
+        links=[el("li", el("a", s.title.partition(" by ")[0], href=f"#{s.id}")) for s in sections],
+        sections=[
+            el(
+                "section",
+                el("h2", s.title, id=f"{s.id}-title"),
+                s.body,
+                id=s.id,
+                aria_labelledby=f"{s.id}-title",
+            )
+            for s in sections
+        ],
+        foot=about.foot,
+        data=data,
+        js=js,
     )
-    main = [
-        el("section", el("h2", s.title, id=f"{s.id}-title"), s.body, id=s.id, aria_labelledby=f"{s.id}-title")
-        for s in sections
-    ]
-    body = el(
-        "body",
-        el("a", "Skip to the content", href="#content", cls="skip"),
-        _header(about),
-        _navigation(sections),
-        el("main", *main, id="content", tabindex=-1),
-        el("footer", el("p", about.foot, cls="dim")),
-        *data,
-        Markup(f"<script>{js}</script>"),
-    )
-    return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
+    return f"<!doctype html>\n{page}\n"
 
 
 def _policy(css: str, js: str) -> str:
@@ -271,31 +277,6 @@ def _policy(css: str, js: str) -> str:
 
 def _digest(source: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-
-
-def _header(about: PageFacts) -> Markup:
-    choices = [
-        el("option", label, value=value)
-        for value, label in (("auto", "as the system"), ("light", "light"), ("dark", "dark"))
-    ]
-    return el(
-        "header",
-        el("div", el("h1", about.title), el("p", ", ".join(about.facts), cls="dim"), cls="title"),
-        el(
-            "p",
-            el("label", "Colours ", for_="theme"),
-            el("select", *choices, id="theme", autocomplete="off"),
-            cls="needs-script",
-        ),
-        cls="top",
-    )
-
-
-def _navigation(sections: Sequence[Section]) -> Markup:
-    links = [
-        el("li", el("a", section.title.partition(" by ")[0], href=f"#{section.id}")) for section in sections
-    ]
-    return el("nav", el("ul", *links), aria_label="Sections")
 
 
 def figure(drawn: Markup, caption: str) -> Markup:
