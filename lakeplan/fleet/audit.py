@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, tzinfo
-from typing import Final, TypeVar, cast
+from typing import Final, Generic, TypedDict, TypeVar, cast
 
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.branches.pins import without_pin_branches
@@ -53,7 +53,7 @@ from lakeplan.simulation.verdicts import ObjectClass
 from lakeplan.stores.protocols import NamespaceReader, RemnantReader
 from lakeplan.sweep.documents import CollectorRunRow
 from lakeplan.sweep.finish import runs_of
-from lakeplan.values.documents import error_rows
+from lakeplan.values.documents import ErrorRow, error_rows
 from lakeplan.values.progress import Progress
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Branch, Commit, Refs, Repository
@@ -117,63 +117,51 @@ class AuditPorts:
     stop: Callable[[], bool] = lambda: False
 
 
-@dataclass
-class Audit:
-    """The rows and errors of all repositories, and those that were not tried."""
+class Read(TypedDict, Generic[R]):
+    """What a document says about all repositories: the rows of those that were read, sorted, the errors by
+    ``server/name``, and the repositories that were not tried."""
 
-    rows: list[AuditedRow] = field(default_factory=list)
-    failed: dict[str, LakeplanError] = field(default_factory=dict)
-    unfinished: list[str] = field(default_factory=list)
-
-    def document(self, at: datetime, servers: Mapping[str, str]) -> AuditDocument:
-        return {
-            "format": AUDIT_FORMAT,
-            "at": utc_text(at),
-            "servers": dict(servers),
-            "repositories": sorted(self.rows, key=lambda row: row["repository"]),
-            "failed": error_rows(dict(sorted(self.failed.items()))),
-            "unfinished": sorted(self.unfinished),
-        }
+    servers: dict[str, str]
+    repositories: list[R]
+    failed: dict[str, ErrorRow]
+    unfinished: list[str]
 
 
 def audit_servers(
-    servers: Sequence[str],
+    servers: Mapping[str, str],
     ports: AuditPorts,
     settings: AuditSettings,
     *,
     takes: Callable[[str, str], bool],
     known: Mapping[str, AuditedRow],
-) -> Audit:
+    now: Callable[[], datetime],
+) -> AuditDocument:
     """Audit every repository for which ``takes(server, name)`` is true. Rows in ``known`` are reused."""
-    return Audit(
-        *each_repository(
-            servers,
-            ports,
-            lambda server, repository, min_age: Inspection(
-                server, repository, ports, settings, min_age
-            ).audit(),
-            what="auditing",
-            takes=takes,
-            known=known,
-        )
+    read = each_repository(
+        servers,
+        ports,
+        lambda server, repository, min_age: Inspection(server, repository, ports, settings, min_age).audit(),
+        what="auditing",
+        takes=takes,
+        known=known,
     )
+    return {"format": AUDIT_FORMAT, "at": utc_text(now()), **read}
 
 
 def each_repository(
-    servers: Sequence[str],
+    servers: Mapping[str, str],
     ports: AuditPorts,
     read: Callable[[str, Repository, timedelta], R],
     *,
     what: str,
     takes: Callable[[str, str], bool],
     known: Mapping[str, R],
-) -> tuple[list[R], dict[str, LakeplanError], list[str]]:
-    """Read every repository for which ``takes(server, name)`` is true, several at a time. Rows in ``known``
-    are reused if they are of the same repository. After ``ports.stop`` returns true no other repository is
-    started. Returns rows, errors by ``server/name``, and the repositories that were not tried. ``read`` gets
-    the server, the repository and the age below which the server's collector keeps objects. A server that
-    does not list its repositories has failed as ``server/*``, and keeps its rows in ``known``. Raises its
-    error if nothing else was selected."""
+) -> Read[R]:
+    """Read every repository for which ``takes(server, name)`` is true, several at a time. ``servers`` have
+    their URLs. Rows in ``known`` are reused if they are of the same repository. After ``ports.stop`` returns
+    true no other repository is started. ``read`` gets the server, the repository and the age below which the
+    server's collector keeps objects. A server that does not list its repositories has failed as ``server/*``,
+    and keeps its rows in ``known``. Raises its error if nothing else was selected."""
     rows: list[R] = []
     failed: dict[str, LakeplanError] = {}
     unfinished: list[str] = []
@@ -215,7 +203,12 @@ def each_repository(
     lost = [error for key, error in failed.items() if key.endswith("/*")]
     if lost and len(lost) == len(failed) and not (rows or unfinished):
         raise lost[0]
-    return rows, failed, unfinished
+    return {
+        "servers": dict(servers),
+        "repositories": sorted(rows, key=lambda row: str(row["repository"])),
+        "failed": error_rows(dict(sorted(failed.items()))),
+        "unfinished": sorted(unfinished),
+    }
 
 
 def is_of(row: Mapping[str, object], key: str, storage_namespace: str) -> bool:

@@ -221,19 +221,12 @@ class OwnerRow(TypedDict):
     noncurrent: AmountRow | None
 
 
-class ChangeRow(TypedDict):
-    """A difference, negative if there is less now."""
-
-    objects: int
-    size_bytes: int
-
-
 class GrowthRow(TypedDict):
-    """Growth since an earlier report, or None if the two cannot be compared."""
+    """Growth since an earlier report: negative if there is less now, None if the two cannot be compared."""
 
     since: str
-    stored: ChangeRow | None
-    held: ChangeRow | None
+    stored: AmountRow | None
+    held: AmountRow | None
 
 
 class StoredRow(TypedDict):

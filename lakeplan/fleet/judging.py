@@ -15,7 +15,7 @@ from lakeplan.simulation.verdicts import ObjectClass, Sighting
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import MAX_DAYS, GcRules
 from lakeplan.values.settings import Policy
-from lakeplan.values.simulation import Amount
+from lakeplan.values.simulation import Amount, total_of
 
 PERIODS = (1, 7, 14, 30, 60, 90, 180, 365)
 SAFE_DAYS = 30
@@ -41,14 +41,14 @@ def period_bit(number: int) -> int:
 
 def total(classes: Iterable[ObjectClass], *, listed: bool) -> Amount:
     """All stored objects; without a listing, all that commits name."""
-    return _sum(each for each in classes if each.counts(listed))
+    return total_of(each.amount for each in classes if each.counts(listed))
 
 
 def expired(classes: Iterable[ObjectClass], keeps: int, *, listed: bool, among: int = Bit.ALL) -> Amount:
     """Committed objects that a commit with a bit of ``among`` has and no commit with a bit of ``keeps``.
     Uncommitted and too young objects are left out."""
-    return _sum(
-        each
+    return total_of(
+        each.amount
         for each in classes
         if each.is_candidate(listed)
         and each.is_committed
@@ -60,8 +60,8 @@ def expired(classes: Iterable[ObjectClass], keeps: int, *, listed: bool, among: 
 
 def too_young(classes: Iterable[ObjectClass]) -> Amount:
     """Stored objects that ``expired`` leaves out only because they are young."""
-    return _sum(
-        each
+    return total_of(
+        each.amount
         for each in classes
         if each.flags & Sighting.LISTED
         and not each.flags & (Sighting.OLD | Sighting.UNCOMMITTED)
@@ -78,25 +78,21 @@ def destroyed(classes: Iterable[ObjectClass], wanted: int = Bit.DOCUMENTED, unwa
 def named(classes: Iterable[ObjectClass], wanted: int, unwanted: int = 0) -> Amount:
     """Objects in the namespace that commits with a bit of ``wanted`` name, and none with one of
     ``unwanted``."""
-    return _sum(
-        each
+    return total_of(
+        each.amount
         for each in classes
         if each.flags & Sighting.CANDIDATE and each.mask & wanted and not each.mask & unwanted
     )
 
 
 def never_committed(classes: Iterable[ObjectClass], *, staged: bool) -> Amount:
-    return _sum(
-        each
+    return total_of(
+        each.amount
         for each in classes
         if each.flags & Sighting.OLD
         and not each.is_committed
         and bool(each.flags & Sighting.UNCOMMITTED) == staged
     )
-
-
-def _sum(classes: Iterable[ObjectClass]) -> Amount:
-    return sum((each.amount for each in classes), Amount())
 
 
 def share_percent(gone: int, total: int) -> float:

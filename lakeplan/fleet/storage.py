@@ -3,7 +3,7 @@ Reads only."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntFlag
@@ -15,7 +15,6 @@ from lakeplan.branches.pin_records import read_stored
 from lakeplan.branches.pins import without_pin_branches
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, Inspection, each_repository, is_of
 from lakeplan.fleet.documents import (
-    ChangeRow,
     ComparedRow,
     GrowthRow,
     HolderRow,
@@ -33,11 +32,10 @@ from lakeplan.retention.rules import DocumentedRule, ServerWalk, to_us
 from lakeplan.simulation.requests import AGES, Facts, Surveyed, SurveyRequest
 from lakeplan.simulation.verdicts import ObjectClass, RuleSet, Sighting, judge
 from lakeplan.stores.protocols import ClassReader, NamespaceReader
-from lakeplan.values.documents import error_rows
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import MAX_DAYS, GcRules
-from lakeplan.values.simulation import Amount, AmountRow
+from lakeplan.values.simulation import Amount, AmountRow, total_of, total_row
 
 STORAGE_FORMAT: Final = "lakeplan.storage/v1"
 HORIZONS = (7, 30, 90)
@@ -110,8 +108,8 @@ def storage_of_servers(
     compare: tuple[str, str] | None = None,
 ) -> StorageDocument:
     """Measure every repository for which ``takes(server, name)`` is true."""
-    rows, failed, unfinished = each_repository(
-        [*servers],
+    read = each_repository(
+        servers,
         ports,
         lambda server, repository, min_age: _Stored(
             server, repository, ports, settings.of_server(server), min_age
@@ -123,10 +121,10 @@ def storage_of_servers(
     return {
         "format": STORAGE_FORMAT,
         "at": utc_text(settings.as_of),
-        "servers": dict(servers),
-        "repositories": sorted(rows, key=lambda row: row["repository"]),
-        "failed": error_rows(dict(sorted(failed.items()))),
-        "unfinished": sorted(unfinished),
+        "servers": read["servers"],
+        "repositories": read["repositories"],
+        "failed": read["failed"],
+        "unfinished": read["unfinished"],
     }
 
 
@@ -151,13 +149,10 @@ def growth_of(row: StoredRow, before: StoredRow) -> GrowthRow:
     }
 
 
-def _change(now: AmountRow | None, before: AmountRow | None) -> ChangeRow | None:
+def _change(now: AmountRow | None, before: AmountRow | None) -> AmountRow | None:
     if now is None or before is None:
         return None
-    return {
-        "objects": now["objects"] - before["objects"],
-        "size_bytes": now["size_bytes"] - before["size_bytes"],
-    }
+    return (Amount.from_row(now) - Amount.from_row(before)).to_row()
 
 
 class _Stored(Inspection):
@@ -190,11 +185,11 @@ class _Stored(Inspection):
             "listed": listed,
             "not_listed": "" if listed else why,
             "dangling_seen": self._settings.dump_refs,
-            "stored": _sum(parts.values()).to_row() if listed else None,
-            "held": _sum(one.amount for one in held).to_row(),
-            "shared": _sum(one.amount for one in held if one.holders.bit_count() > 1).to_row(),
-            "exclusive": _sum(one.amount for one in held if one.holders.bit_count() == 1).to_row(),
-            "tags_only": _sum(
+            "stored": total_of(parts.values()).to_row() if listed else None,
+            "held": total_of(one.amount for one in held).to_row(),
+            "shared": total_of(one.amount for one in held if one.holders.bit_count() > 1).to_row(),
+            "exclusive": total_of(one.amount for one in held if one.holders.bit_count() == 1).to_row(),
+            "tags_only": total_of(
                 each.amount
                 for each in surveyed.classes
                 if each.counts(listed) and each.any_mask & NOW == Keeps.TAG
@@ -295,8 +290,8 @@ def _owner(name: str | None, rows: Sequence[StoredRow]) -> OwnerRow:
 
 
 def _all_of(amounts: Sequence[AmountRow | None]) -> AmountRow | None:
-    known = [Amount(one["objects"], one["size_bytes"]) for one in amounts if one is not None]
-    return _sum(known).to_row() if len(known) == len(amounts) else None
+    known = [one for one in amounts if one is not None]
+    return total_row(known) if len(known) == len(amounts) else None
 
 
 def keeping(graph: CommitGraph, refs: Refs, rules: GcRules | None, settings: AuditSettings) -> list[int]:
@@ -352,7 +347,7 @@ def held_of(surveyed: Surveyed) -> list[Held]:
 def reclaimable(surveyed: Surveyed, keeps: int) -> Amount:
     """Committed objects that no commit with a bit of ``keeps`` has. Uncommitted objects are left out. So are
     expired objects that are too young to be deleted."""
-    return _sum(
+    return total_of(
         each.amount
         for each in surveyed.classes
         if (each.is_candidate(surveyed.listed) or (surveyed.listed and keeps != NOW and each.counts(True)))
@@ -369,7 +364,7 @@ def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> C
     first, second = (1 << names.branches.index(name) for name in branches)
 
     def amount(bits: int) -> AmountRow:
-        return _sum(one.amount for one in held if one.holders & (first | second) == bits).to_row()
+        return total_of(one.amount for one in held if one.holders & (first | second) == bits).to_row()
 
     return {
         "branches": list(branches),
@@ -410,7 +405,3 @@ def _rows(names: Sequence[str], held: Sequence[Held], *, first: int, shown: set[
     return sorted(
         rows, key=lambda row: (-row["exclusive"]["size_bytes"], -row["held"]["size_bytes"], row["name"])
     )
-
-
-def _sum(amounts: Iterable[Amount]) -> Amount:
-    return sum(amounts, Amount())

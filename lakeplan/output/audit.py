@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -25,6 +25,7 @@ from lakeplan.output.report_shell import amount as html_amount
 from lakeplan.output.report_shell import table as html_table
 from lakeplan.output.tables import Table, costs, volume_cells
 from lakeplan.output.text import NO_MONEY, Money, count, days, moment, size, volume
+from lakeplan.values.simulation import total_row
 from lakeplan.values.storages import storage_of
 from lakeplan.values.units import count_of
 
@@ -262,14 +263,6 @@ def render_audit_page(document: AuditDocument) -> str:
     return whole_page(about, sections, ("page.css",), ("page.js", "start_page.js"))
 
 
-def _sum(amounts: Iterable[AmountRow]) -> AmountRow:
-    rows = list(amounts)
-    return {
-        "objects": sum(one["objects"] for one in rows),
-        "size_bytes": sum(one["size_bytes"] for one in rows),
-    }
-
-
 def _amount(gone: DestroyedRow | None) -> AmountRow:
     return NOTHING if gone is None or gone["amount"] is None else gone["amount"]
 
@@ -285,23 +278,23 @@ def _summary(document: AuditDocument) -> Section:
     totals = (
         (
             "Already gone",
-            _sum(_amount(row["destroyed"]) for row in rows),
+            total_row(_amount(row["destroyed"]) for row in rows),
             "kept by the documented rule, where storage was listed",
         ),
         (
             "Gone from tags",
-            _sum(_amount(row["destroyed_tagged"]) for row in rows),
+            total_row(_amount(row["destroyed_tagged"]) for row in rows),
             "referenced by tags, but not kept by the rule",
         ),
-        ("The next collection", _sum(row["next_run"]["expired"] for row in rows), "would be deleted"),
+        ("The next collection", total_row(row["next_run"]["expired"] for row in rows), "would be deleted"),
         (
             "At risk",
-            _sum(row["next_run"]["at_risk"] for row in rows),
+            total_row(row["next_run"]["at_risk"] for row in rows),
             "of these, kept by the documented rule",
         ),
-        ("In tags", _sum(row["next_run"]["tagged"] for row in rows), "of these, referenced by tags"),
-        ("Can be deleted now", _sum(row["freeable"] for row in rows), "not kept by any rule"),
-        ("Older versions", _sum(map(_older, rows)), "also kept by buckets"),
+        ("In tags", total_row(row["next_run"]["tagged"] for row in rows), "of these, referenced by tags"),
+        ("Can be deleted now", total_row(row["freeable"] for row in rows), "not kept by any rule"),
+        ("Older versions", total_row(map(_older, rows)), "also kept by buckets"),
     )
     shown = [
         (

@@ -24,6 +24,7 @@ from lakeplan.output.sweep import (
 )
 from lakeplan.output.tables import Table
 from lakeplan.output.text import Money, count, moment, size, volume
+from lakeplan.values.simulation import Amount, total_of
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
@@ -62,10 +63,7 @@ def render_mark_page(document: MarkPageDocument) -> str:
 
 def _summary(mark: MarkDocument, cost: Money) -> Section:
     goes, candidates = mark["goes"], mark["candidates"]
-    kept = {
-        key: sum(amount[key] for amount in mark["classes"].values()) - goes[key]
-        for key in ("objects", "size_bytes")
-    }
+    kept = total_of(map(Amount.from_row, mark["classes"].values())) - Amount.from_row(goes)
     figures = [
         (
             "Would be deleted",
@@ -74,8 +72,8 @@ def _summary(mark: MarkDocument, cost: Money) -> Section:
         ),
         (
             "Kept",
-            size(kept["size_bytes"]),
-            f"{count_of(kept['objects'], 'object')} that may expire but are kept",
+            size(kept.size_bytes),
+            f"{count_of(kept.objects, 'object')} that may expire but are kept",
         ),
         (
             "Old enough",

@@ -24,11 +24,11 @@ from lakeplan.output.report_shell import (
 )
 from lakeplan.output.tables import Amount, Folder, Name, Table, Value, volume_cells
 from lakeplan.output.text import UNKNOWN, Money, count, csv_text, days, moment, safe, size, volume
+from lakeplan.values.simulation import total_row
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.fleet.documents import (
-        ChangeRow,
         HolderRow,
         OwnerRow,
         PlaceRow,
@@ -174,11 +174,7 @@ def age_words(row: StoredAgeRow) -> str:
 def place_sum(place: PlaceRow) -> AmountRow:
     """The sum of all known objects below a prefix."""
     parts = (place["held"], place["reclaimable"], place["young"], place["uncommitted"], place["unreferenced"])
-    known = [part for part in parts if part is not None]
-    return {
-        "objects": sum(part["objects"] for part in known),
-        "size_bytes": sum(part["size_bytes"] for part in known),
-    }
+    return total_row(part for part in parts if part is not None)
 
 
 def _places(page: Page, row: StoredRow) -> None:
@@ -212,7 +208,7 @@ def _facts(row: StoredRow) -> Iterator[tuple[str, str]]:
         yield "held", _change(growth["held"])
 
 
-def _change(change: ChangeRow | None) -> str:
+def _change(change: AmountRow | None) -> str:
     if change is None:
         return "unknown: one of the two reports lacks this figure"
     sign = "+" if change["size_bytes"] > 0 else ""
@@ -275,10 +271,9 @@ def _lines(row: StoredRow) -> Iterator[tuple[str, str, str, AmountRow | None]]:
         for figure in ("held", "reclaimable", "young", "uncommitted", "unreferenced"):
             yield "prefix", place["prefix"], figure, place[figure]
     for age in row.get("ages", ()):
-        yield "age", age_words(age), "stored", {"objects": age["objects"], "size_bytes": age["size_bytes"]}
+        yield "age", age_words(age), "stored", age
     for one_class in row.get("classes") or ():
-        of_class: AmountRow = {"objects": one_class["objects"], "size_bytes": one_class["size_bytes"]}
-        yield "storage class", one_class["storage_class"], "stored", of_class
+        yield "storage class", one_class["storage_class"], "stored", one_class
     compared = row["compared"]
     if compared is not None:
         first, second = compared["branches"]
@@ -342,10 +337,11 @@ def _card(name: str, amounts: Sequence[AmountRow | None], words: str) -> tuple[s
     known = [amount for amount in amounts if amount is not None]
     if not known:
         return name, UNKNOWN, ""
-    objects = count_of(sum(amount["objects"] for amount in known), "object")
+    total = total_row(known)
+    objects = count_of(total["objects"], "object")
     lacking = len(known) < len(amounts)
     some = f", in {count(len(known))} of {count_of(len(amounts), 'repository')}" if lacking else ""
-    return name, size(sum(amount["size_bytes"] for amount in known)), f"{objects} {words}{some}"
+    return name, size(total["size_bytes"]), f"{objects} {words}{some}"
 
 
 def _section(row: StoredRow) -> Section:

@@ -16,6 +16,7 @@ from lakeplan.output.page import Cell, Page
 from lakeplan.output.plan_impact import render_gates
 from lakeplan.output.tables import Folder, Name, Table, Value, volume_cells
 from lakeplan.output.text import Money, amounts, count, csv_text, duration, moment, size, volume
+from lakeplan.values.simulation import total_row
 from lakeplan.values.sweep import MarkStage, Outcome
 from lakeplan.values.units import count_of
 
@@ -184,7 +185,7 @@ _NEXT: Mapping[MarkStage, str] = {
 
 def _total(page: Page, document: MarksDocument, stage: MarkStage) -> None:
     marks, failed = document["marks"], len(document["failed"])
-    total = {key: sum(mark["goes"][key] for mark in marks) for key in ("objects", "size_bytes")}
+    total = total_row(mark["goes"] for mark in marks)
     title, end = {
         "marked": ("Marked:", "Nothing was deleted."),
         "approved": ("Approved:", "Nothing was deleted."),

@@ -76,6 +76,11 @@ def total_of(amounts: Iterable[Amount]) -> Amount:
     return sum(amounts, Amount())
 
 
+def total_row(rows: Iterable[AmountRow]) -> AmountRow:
+    """The sum of amounts in documents. Their other keys do not matter."""
+    return total_of(map(Amount.from_row, rows)).to_row()
+
+
 @dataclass(frozen=True)
 class PrefixAmount:
     """The amount below a prefix, which ends in ``/`` or is "" at depth 0 (everything)."""

@@ -13,7 +13,8 @@ import pytest
 import requests
 
 from lakeplan.errors import LakeplanError, StorageError
-from lakeplan.fleet.audit import Audit, AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
+from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
+from lakeplan.fleet.documents import AuditDocument
 from lakeplan.formats.collector import UnifiedRun
 from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
@@ -66,19 +67,24 @@ def audit(
     takes: Callable[[str, str], bool] = lambda server, name: True,
     settings: Mapping[str, Any] | None = None,
     **more: Any,
-) -> tuple[Audit, dict[str, Any]]:
+) -> tuple[AuditDocument, dict[str, Any]]:
     chosen = AuditSettings(lake.clock(), timezone.utc, **{"seed": "seed", **(settings or {})})
     found = audit_servers(
-        ["prod"], ports(lake, listed=listed, **more), chosen, takes=takes, known=known or {}
+        {"prod": "x"},
+        ports(lake, listed=listed, **more),
+        chosen,
+        takes=takes,
+        known=known or {},
+        now=lake.clock,
     )
-    document = json.loads(json.dumps(found.document(lake.clock(), {"prod": "x"})))
+    document = json.loads(json.dumps(found))
     jsonschema.Draft202012Validator(load_schema("audit")).validate(document)
     return found, document
 
 
 def audited(lake: Lake, **more: Any) -> dict[str, Any]:
     found, document = audit(lake, **more)
-    assert found.failed == {}
+    assert found["failed"] == {}
     (row,) = document["repositories"]
     made: dict[str, Any] = row
     return made
@@ -302,18 +308,19 @@ def it_asks_for_each_commit_once(lake: Lake, repo: LakeRepository) -> None:
     log = reader.log_commits
     reader.log_commits = lambda name, ref: (asked.append(ref), log(name, ref))[1]
     audit_servers(
-        ["prod"],
+        {"prod": "x"},
         made,
         AuditSettings(lake.clock(), timezone.utc),
         takes=lambda server, name: True,
         known={},
+        now=lake.clock,
     )
     assert len(asked) == 1
 
 
 def it_leaves_out_what_needs_too_many_requests(lake: Lake, repo: LakeRepository) -> None:
     found, _ = audit(lake, listed=False, settings={"max_requests": 3})
-    assert "more than 3 requests" in found.failed["prod/repo1"].message
+    assert "more than 3 requests" in found["failed"]["prod/repo1"]["message"]
     assert audited(lake, settings={"max_requests": 3})["estimated"] is False
 
 
@@ -331,7 +338,7 @@ def it_fails_by_repository_and_goes_on(lake: Lake, repo: LakeRepository) -> None
     reader.get_gc_rules = broken
     found, document = audit(lake, reader=lambda server: reader)
     assert [row["repository"] for row in document["repositories"]] == ["prod/repo2"]
-    assert found.failed["prod/repo1"].message == "denied"
+    assert found["failed"]["prod/repo1"]["message"] == "denied"
 
 
 def it_stops_when_told_and_goes_on_from_a_report(lake: Lake, repo: LakeRepository) -> None:
@@ -340,10 +347,10 @@ def it_stops_when_told_and_goes_on_from_a_report(lake: Lake, repo: LakeRepositor
     known = {row["repository"]: row for row in first["repositories"]}
     lake.clock.advance(days=1)
     found, document = audit(lake, known=known, stop=lambda: True)
-    assert found.unfinished == ["prod/repo2"]
+    assert found["unfinished"] == ["prod/repo2"]
     assert document["repositories"] == first["repositories"]
     found, document = audit(lake, known=known)
-    assert found.unfinished == []
+    assert found["unfinished"] == []
     times = [row["as_of"] for row in document["repositories"]]
     assert times[0] == first["repositories"][0]["as_of"] != times[1]
 

@@ -138,8 +138,8 @@ def audit(
         stopping(signal.SIGTERM, signal.SIGINT) as stop,
     ):
         session = session_without_tree(Path(folder), endpoints, opening, timeouts, rate)
-        result = audit_servers(
-            [*endpoints],
+        document = audit_servers(
+            endpoints,
             audit_ports(session, storage, stop.is_set),
             AuditSettings(
                 session.as_of,
@@ -152,10 +152,9 @@ def audit(
             ),
             takes=lambda server, name: takes_repository(repositories, server, name),
             known={row["repository"]: row for row in earlier["repositories"]} if earlier else {},
+            now=now_utc,
         )
-        document = result.document(now_utc(), endpoints)
-        if not (result.rows or result.failed or result.unfinished):
-            raise _nothing_selected()
+        check_selected(document)
         if write is not None:
             write_tree(write, document, endpoints, Path(folder))
     document = with_costs(document, session.tree, "repositories", price=paid)
@@ -166,11 +165,13 @@ def audit(
     return outputs.emit(document, render_audit, code=exit_code_of(document))
 
 
-def _nothing_selected() -> UsageError:
-    return UsageError(
-        "no repository is selected",
-        hint="Check the names, and which repositories these credentials may list.",
-    )
+def check_selected(document: AuditDocument | StorageDocument) -> None:
+    """Raises UsageError for a document of no repository."""
+    if not (document["repositories"] or document["failed"] or document["unfinished"]):
+        raise UsageError(
+            "no repository is selected",
+            hint="Check the names, and which repositories these credentials may list.",
+        )
 
 
 def exit_code_of(document: AuditDocument | StorageDocument) -> ExitCode:
@@ -389,9 +390,8 @@ def storage(
             takes=lambda server, name: takes_repository(repositories, server, name),
             compare=compare,
         )
+    check_selected(document)
     rows = document["repositories"]
-    if not (rows or document["failed"] or document["unfinished"]):
-        raise _nothing_selected()
     if compare and rows and not document["failed"] and all(row["compared"] is None for row in rows):
         raise UsageError(
             "no repository has both branches of --compare", hint="Check their names and the repositories."
