@@ -16,6 +16,7 @@ from lakeplan.cli.addresses import address_question, is_state_inside
 from lakeplan.cli.namespaces import CacheChoice, LazySimulator
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.progress import progress_for
+from lakeplan.lakefs import writers
 from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSIdentifier, LakeFSServer
 from lakeplan.lakefs.credentials import (
     STATE_URL,
@@ -28,13 +29,6 @@ from lakeplan.lakefs.credentials import (
     several,
 )
 from lakeplan.lakefs.transport import Pace, RetryPolicy, Timeouts
-from lakeplan.lakefs.writers import (
-    LakeFSBranchWriter,
-    LakeFSMetadataWriter,
-    LakeFSPreparer,
-    LakeFSRulesWriter,
-    LakeFSSettingsWriter,
-)
 from lakeplan.plan.branches import BranchPorts
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import Simulator
@@ -52,11 +46,11 @@ class ServerConnection:
     """A server to write to: its readers, and apart from them the writers of rules and of policies."""
 
     reader: LakeFSServer
-    writer: LakeFSRulesWriter
-    settings_writer: LakeFSSettingsWriter
+    writer: writers.LakeFSRulesWriter
+    settings_writer: writers.LakeFSSettingsWriter
     branches: LakeFSBranchReader
-    metadata_writer: LakeFSMetadataWriter
-    branch_writer: LakeFSBranchWriter
+    metadata_writer: writers.LakeFSMetadataWriter
+    branch_writer: writers.LakeFSBranchWriter
 
 
 @dataclass(frozen=True)
@@ -78,7 +72,7 @@ class Session:
     """Of requests to servers."""
     _readers: dict[str, LakeFSServer] = field(default_factory=dict, init=False)
     _branches: dict[str, LakeFSBranchReader] = field(default_factory=dict, init=False)
-    _branch_writers: dict[str, LakeFSBranchWriter] = field(default_factory=dict, init=False)
+    _branch_writers: dict[str, writers.LakeFSBranchWriter] = field(default_factory=dict, init=False)
 
     def reader(self, server: str) -> LakeFSServer:
         """Raises CredentialsError when there are none, or when they belong to another endpoint."""
@@ -92,10 +86,10 @@ class Session:
         access = self._access(server)
         return ServerConnection(
             self.reader(server),
-            LakeFSRulesWriter.connect(*access),
-            LakeFSSettingsWriter.connect(*access),
+            writers.LakeFSRulesWriter.connect(*access),
+            writers.LakeFSSettingsWriter.connect(*access),
             LakeFSBranchReader.connect(*access),
-            LakeFSMetadataWriter.connect(*access),
+            writers.LakeFSMetadataWriter.connect(*access),
             self.branch_writer(server),
         )
 
@@ -109,22 +103,22 @@ class Session:
         """The ports with which a plan lists branches."""
         return BranchPorts(self.branch_readers, self.state())
 
-    def rules_writer(self, server: str) -> LakeFSRulesWriter:
-        return LakeFSRulesWriter.connect(*self._access(server))
+    def rules_writer(self, server: str) -> writers.LakeFSRulesWriter:
+        return writers.LakeFSRulesWriter.connect(*self._access(server))
 
     def pins(self) -> PinRecords:
         """The records of pins in the state."""
         return PinRecords(self.state())
 
-    def branch_writer(self, server: str) -> LakeFSBranchWriter:
+    def branch_writer(self, server: str) -> writers.LakeFSBranchWriter:
         """Deletes and creates branches, on a separate connection."""
         if server not in self._branch_writers:
-            self._branch_writers[server] = LakeFSBranchWriter.connect(*self._access(server))
+            self._branch_writers[server] = writers.LakeFSBranchWriter.connect(*self._access(server))
         return self._branch_writers[server]
 
-    def preparer(self, server: str) -> LakeFSPreparer:
+    def preparer(self, server: str) -> writers.LakeFSPreparer:
         """Asks a server to record its uncommitted objects."""
-        return LakeFSPreparer.connect(*self._access(server), timeouts=self.timeouts).paced(self.pace)
+        return writers.LakeFSPreparer.connect(*self._access(server), timeouts=self.timeouts).paced(self.pace)
 
     def identify(self, server: str) -> ServerIdentity:
         """Return who the server says it is, asked once and briefly. Raises CredentialsError and

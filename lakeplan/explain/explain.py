@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from lakeplan.errors import LakeplanError
+from lakeplan.explain import search
 from lakeplan.explain.documents import (
     BranchSubject,
     CommitSubject,
@@ -27,17 +28,6 @@ from lakeplan.explain.documents import (
     text_of,
 )
 from lakeplan.explain.rules import Judge, explain_branch
-from lakeplan.explain.search import (
-    AddressBook,
-    Holding,
-    Kind,
-    Search,
-    Staged,
-    Staging,
-    Subject,
-    nearest_ref,
-    read_subject,
-)
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds, commits_named, reachable
@@ -93,8 +83,8 @@ class World:
     graph: CommitGraph
     rule_sets: Sequence[ExplainedRules]
     metadata: MetadataReader
-    addresses: AddressBook
-    staging: Staging
+    addresses: search.AddressBook
+    staging: search.Staging
     as_of: datetime
     zone: tzinfo
     young_from_us: int
@@ -112,7 +102,7 @@ class World:
 class Question:
     text: str
     ref: str | None = None
-    kind: Kind | None = None
+    kind: search.Kind | None = None
     path_only: bool = False
 
 
@@ -122,7 +112,7 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
     Raises UsageError when WHAT names nothing, LakeplanError when no object is there, and the errors of
     reading metadata.
     """
-    subject = read_subject(question.text, world.graph, ref=question.ref, kind=question.kind)
+    subject = search.read_subject(question.text, world.graph, ref=question.ref, kind=question.kind)
     inquiry = _Inquiry(world, progress)
     notes = list(world.notes)
     subjects: Sequence[SubjectRow]
@@ -183,8 +173,8 @@ def explain_addresses(world: World, addresses: Sequence[str], progress: Progress
 class _Traced:
     """Objects, newest first, and which of them are uncommitted."""
 
-    holdings: list[Holding]
-    staged: Staged
+    holdings: list[search.Holding]
+    staged: search.Staged
     notes: Sequence[str] = ()
 
 
@@ -193,16 +183,16 @@ class _Inquiry:
 
     def __init__(self, world: World, progress: Progress) -> None:
         self.world = world
-        self.search = Search(world.name, world.graph, world.metadata, world.addresses, progress)
+        self.search = search.Search(world.name, world.graph, world.metadata, world.addresses, progress)
         self._protections = _Protections(world)
 
-    def commit(self, subject: Subject) -> CommitSubject:
+    def commit(self, subject: search.Subject) -> CommitSubject:
         graph = self.world.graph
         number = graph.number_of(subject.text)
         rows = self._protections.rows([number], ())
         return commit_document(graph, number, subject.via, self._explained([number]), rows)
 
-    def branch(self, subject: Subject) -> BranchSubject:
+    def branch(self, subject: search.Subject) -> BranchSubject:
         world = self.world
         head = next(b.commit_id for b in world.graph.branches if b.id == subject.text)
         kept = [
@@ -213,12 +203,12 @@ class _Inquiry:
             world.graph, subject.text, world.graph.index[head], world.as_of, world.zone, kept
         )
 
-    def at_path(self, subject: Subject, *, path_only: bool) -> _Traced:
+    def at_path(self, subject: search.Subject, *, path_only: bool) -> _Traced:
         """The objects at a path, of one ref or of all commits, with uncommitted ones."""
         world, graph, path = self.world, self.world.graph, subject.text
         everywhere = self.search.path(path, self.search.metaranges)
         branch = subject.ref if subject.ref in {b.id for b in graph.branches} else None
-        staged = Staged()
+        staged = search.Staged()
         if subject.ref is None or branch is not None:
             staged = world.staging.find([h.address for h in everywhere], [path], branch)
         wanted = everywhere
@@ -228,7 +218,7 @@ class _Inquiry:
         known = {h.address: h for h in everywhere}
         for address in staged.paths:
             if address not in {h.address for h in wanted}:
-                new = known.get(address) or Holding(address)
+                new = known.get(address) or search.Holding(address)
                 new.paths.add(path)
                 wanted = [*wanted, new]
         if not wanted:
@@ -251,7 +241,7 @@ class _Inquiry:
         holdings = [self.search.holding(address, AddressType.BY_PREFIX) for address in addresses]
         self.search.fill(holdings, self.search.metaranges)
         unsure = [h for h in holdings if not self._is_sure(h)]
-        staged = Staged()
+        staged = search.Staged()
         if unsure:
             # An object in no commit has no known path, so every uncommitted object is inspected.
             unknown = any(not h.paths for h in unsure)
@@ -291,16 +281,16 @@ class _Inquiry:
             for judge, rules in zip(self.world.judges, self.world.rule_sets, strict=True)
         ]
 
-    def _is_sure(self, holding: Holding) -> bool:
+    def _is_sure(self, holding: search.Holding) -> bool:
         holders = self.search.commits_of(holding)
         return all(judge.surely_keeps(holders) for judge in self.world.judges)
 
-    def _newest(self, holding: Holding) -> tuple[bool, int, str]:
+    def _newest(self, holding: search.Holding) -> tuple[bool, int, str]:
         dates = [self.world.graph.creation_us[n] for n in self.search.commits_of(holding)]
         return (not dates, max(dates, default=0), holding.address)
 
 
-def _is_known(world: World, holding: Holding, staged: Staged) -> bool:
+def _is_known(world: World, holding: search.Holding, staged: search.Staged) -> bool:
     """Whether an address is committed, uncommitted or stored. Without storage, an address below ``data/`` may
     be stored."""
     if holding.metaranges or holding.aliases or holding.address in staged.holders:
@@ -315,23 +305,25 @@ def _is_marked(world: World, address: str) -> bool:
     return world.known.marks is not None and bool(world.known.marks([address])[0].get(address))
 
 
-def _more_staged(world: World, staged: Staged, holdings: Sequence[Holding]) -> Staged:
+def _more_staged(world: World, staged: search.Staged, holdings: Sequence[search.Holding]) -> search.Staged:
     """Adds uncommitted changes at all paths of objects that may not be kept."""
     paths = sorted({path for holding in holdings for path in holding.paths})
     more = world.staging.find([h.address for h in holdings], paths, None)
-    return Staged({**more.holders, **staged.holders}, staged.paths, more.inspected, more.complete)
+    return search.Staged({**more.holders, **staged.holders}, staged.paths, more.inspected, more.complete)
 
 
-def _staged_notes(staged: Staged) -> list[str]:
+def _staged_notes(staged: search.Staged) -> list[str]:
     if staged.complete or not staged.inspected:
         return []
     return [f"uncommitted changes can only keep more objects; inspected: {staged.inspected}"]
 
 
-def _nothing_at(subject: Subject, everywhere: Sequence[Holding], graph: CommitGraph) -> LakeplanError:
+def _nothing_at(
+    subject: search.Subject, everywhere: Sequence[search.Holding], graph: CommitGraph
+) -> LakeplanError:
     ref, colon, path = subject.text.partition(":")
     if subject.ref is None and ref and colon and path and "/" not in ref:
-        close = nearest_ref(ref, graph)
+        close = search.nearest_ref(ref, graph)
         return LakeplanError(
             f"{ref!r} is not a branch, tag or commit, and no commit or uncommitted change has the path"
             f" {subject.text!r}",
@@ -339,7 +331,7 @@ def _nothing_at(subject: Subject, everywhere: Sequence[Holding], graph: CommitGr
         )
     if subject.ref is None:
         hint = "If this is an address, add --kind address. " if subject.text.startswith("data/") else ""
-        close = nearest_ref(subject.text, graph)
+        close = search.nearest_ref(subject.text, graph)
         hint += f"Did you mean the branch or tag {close}? " if close else ""
         return LakeplanError(
             f"the path {subject.text!r} is not in any commit or uncommitted change",

@@ -11,6 +11,7 @@ from typing import Final, Generic, TypedDict, TypeVar, cast
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.branches.pins import without_pin_branches
 from lakeplan.errors import FeatureMissing, LakeplanError, PermissionDenied, StorageError
+from lakeplan.fleet import judging
 from lakeplan.fleet.documents import (
     AuditCommits,
     AuditDocument,
@@ -20,27 +21,6 @@ from lakeplan.fleet.documents import (
     PolicyRow,
     RemnantsRow,
     UncommittedRow,
-)
-from lakeplan.fleet.judging import (
-    PERIODS,
-    STALE_NAMED,
-    Bit,
-    advice_of,
-    destroyed,
-    expired,
-    interval,
-    masks_of,
-    named,
-    never_committed,
-    nonsense_of,
-    period_bit,
-    share_percent,
-    sound,
-    sound_policies,
-    stale_branches,
-    too_young,
-    total,
-    unknown_branches,
 )
 from lakeplan.lakefs.protocols import BranchReader, LakeFSReader
 from lakeplan.retention.graph import CommitGraph, by_date
@@ -255,7 +235,7 @@ class Inspection:
         surveyed, why = self._survey(graph, masks, store)
         (gone, gone_tagged), not_sampled = self._destroyed(surveyed, graph)
         runs = self._runs(store) if surveyed.listed else None
-        stale = stale_branches(
+        stale = judging.stale_branches(
             without_pin_branches(refs),
             self._repository.default_branch,
             self._settings.as_of,
@@ -271,47 +251,56 @@ class Inspection:
             if policies is None
             else [cast("PolicyRow", item_body(policy)) for policy in policies],
             "commits": self._commits(refs, masks),
-            "objects": total(classes, listed=listed).to_row(),
+            "objects": judging.total(classes, listed=listed).to_row(),
             "estimated": not listed,
             "not_listed": "" if listed else why,
             "destroyed": gone,
             "destroyed_tagged": gone_tagged,
             "not_sampled": not_sampled,
             "next_run": {
-                "expired": expired(classes, Bit.SERVER, listed=listed).to_row(),
-                "at_risk": expired(classes, Bit.SERVER, listed=listed, among=Bit.DOCUMENTED).to_row(),
-                "tagged": expired(classes, Bit.SERVER, listed=listed, among=Bit.TAG).to_row(),
+                "expired": judging.expired(classes, judging.Bit.SERVER, listed=listed).to_row(),
+                "at_risk": judging.expired(
+                    classes, judging.Bit.SERVER, listed=listed, among=judging.Bit.DOCUMENTED
+                ).to_row(),
+                "tagged": judging.expired(
+                    classes, judging.Bit.SERVER, listed=listed, among=judging.Bit.TAG
+                ).to_row(),
                 "min_age_seconds": int(self._min_age.total_seconds()),
-                "too_young": too_young(classes).to_row() if listed else None,
+                "too_young": judging.too_young(classes).to_row() if listed else None,
             },
-            "freeable": expired(classes, Bit.SERVER | Bit.DOCUMENTED, listed=listed).to_row(),
+            "freeable": judging.expired(
+                classes, judging.Bit.SERVER | judging.Bit.DOCUMENTED, listed=listed
+            ).to_row(),
             "periods": [
-                {"days": days, "expired": expired(classes, period_bit(number), listed=listed).to_row()}
-                for number, days in enumerate(PERIODS)
+                {
+                    "days": days,
+                    "expired": judging.expired(classes, judging.period_bit(number), listed=listed).to_row(),
+                }
+                for number, days in enumerate(judging.PERIODS)
             ],
             "leftovers": self._leftovers(surveyed, store) if listed else None,
             "uncommitted": self._uncommitted(refs),
             "remnants": self._remnants(store) if listed else None,
-            "stale_branches": stale[:STALE_NAMED],
+            "stale_branches": stale[: judging.STALE_NAMED],
             "stale_count": len(stale),
-            "nonsense": nonsense_of(shown, refs, policies or ()),
-            "unknown_branches": unknown_branches(shown, refs),
+            "nonsense": judging.nonsense_of(shown, refs, policies or ()),
+            "unknown_branches": judging.unknown_branches(shown, refs),
             "collector_runs": None if runs is None else runs[:RUNS_NAMED],
             "advice": [],
         }
         failed = any(run["success"] is False or run["note"] for run in (runs or ())[:RUNS_NAMED])
-        row["advice"] = advice_of(row, has_failed_runs=failed)
+        row["advice"] = judging.advice_of(row, has_failed_runs=failed)
         return row
 
     def _commits(self, refs: Refs, masks: Sequence[int]) -> AuditCommits:
-        at_risk = Bit.DOCUMENTED
+        at_risk = judging.Bit.DOCUMENTED
         return {
             "total": len(masks),
             "branches": len(refs.branches),
             "tags": len(refs.tags),
-            "kept_by_server": sum(bool(mask & Bit.SERVER) for mask in masks),
-            "kept_by_rule": sum(bool(mask & Bit.DOCUMENTED) for mask in masks),
-            "at_risk": sum(mask & (Bit.SERVER | at_risk) == at_risk for mask in masks),
+            "kept_by_server": sum(bool(mask & judging.Bit.SERVER) for mask in masks),
+            "kept_by_rule": sum(bool(mask & judging.Bit.DOCUMENTED) for mask in masks),
+            "at_risk": sum(mask & (judging.Bit.SERVER | at_risk) == at_risk for mask in masks),
             "dangling_seen": self._settings.dump_refs,
         }
 
@@ -355,13 +344,15 @@ class Inspection:
         all_kept = [1] * len(graph)
         tagged = {tag.commit_id for tag in refs.tags}
         flags: dict[int, Sequence[int]] = {
-            Bit.SERVER: all_kept if rules is None else ServerWalk(graph, rules).active(now, zone),
-            Bit.DOCUMENTED: all_kept if rules is None else DocumentedRule(graph, rules).active(now, zone),
-            Bit.TAG: [id in tagged for id in graph.ids],
+            judging.Bit.SERVER: all_kept if rules is None else ServerWalk(graph, rules).active(now, zone),
+            judging.Bit.DOCUMENTED: all_kept
+            if rules is None
+            else DocumentedRule(graph, rules).active(now, zone),
+            judging.Bit.TAG: [id in tagged for id in graph.ids],
         }
-        for number, days in enumerate(PERIODS):
-            flags[period_bit(number)] = DocumentedRule(graph, GcRules(days)).active(now, zone)
-        return masks_of(flags, len(graph))
+        for number, days in enumerate(judging.PERIODS):
+            flags[judging.period_bit(number)] = DocumentedRule(graph, GcRules(days)).active(now, zone)
+        return judging.masks_of(flags, len(graph))
 
     # ---- objects
     def _survey(
@@ -408,8 +399,8 @@ class Inspection:
             young_from_us=to_us(as_of - self._min_age),
             staged=() if store is None else self._staged(store),
             sample=self._settings.sample if store is None else 0,
-            sampled_mask=Bit.DOCUMENTED,
-            also_sampled=Bit.TAG,
+            sampled_mask=judging.Bit.DOCUMENTED,
+            also_sampled=judging.Bit.TAG,
             seed=f"{self._settings.seed} {self._name}",
         )
 
@@ -430,14 +421,17 @@ class Inspection:
         """The objects that are gone although the documented rule keeps them, and those that only tags name;
         and why no sample was read."""
         if surveyed.listed:
-            kept = _listed(surveyed.classes, Bit.DOCUMENTED)
-            has_tagged = named(surveyed.classes, Bit.TAG, Bit.DOCUMENTED).objects
-            return (kept, _listed(surveyed.classes, Bit.TAG, Bit.DOCUMENTED) if has_tagged else None), ""
+            kept = _listed(surveyed.classes, judging.Bit.DOCUMENTED)
+            has_tagged = judging.named(surveyed.classes, judging.Bit.TAG, judging.Bit.DOCUMENTED).objects
+            return (
+                kept,
+                _listed(surveyed.classes, judging.Bit.TAG, judging.Bit.DOCUMENTED) if has_tagged else None,
+            ), ""
         if not surveyed.sample:
             return (None, None), "no object to probe" if self._settings.sample else "--sample is 0"
         commits = {position: id for id, position in zip(graph.ids, by_date(graph), strict=True)}
-        kept_sample = [one for one in surveyed.sample if one.mask & Bit.DOCUMENTED]
-        tag_sample = [one for one in surveyed.sample if not one.mask & Bit.DOCUMENTED]
+        kept_sample = [one for one in surveyed.sample if one.mask & judging.Bit.DOCUMENTED]
+        tag_sample = [one for one in surveyed.sample if not one.mask & judging.Bit.DOCUMENTED]
         try:
             return (self._sampled(kept_sample, commits), self._sampled(tag_sample, commits)), ""
         except LakeplanError as error:
@@ -447,7 +441,7 @@ class Inspection:
         if not sample:
             return None
         gone = list(self._gone(sample, commits))
-        low, high = interval(len(gone), len(sample))
+        low, high = judging.interval(len(gone), len(sample))
         return {
             "how": "sample",
             "amount": None,
@@ -467,8 +461,8 @@ class Inspection:
     def _leftovers(self, surveyed: Surveyed, store: NamespaceReader | str) -> LeftoversRow:
         known = not isinstance(store, str) and bool(self._staged(store))
         return {
-            "never_committed": never_committed(surveyed.classes, staged=False).to_row(),
-            "staged": never_committed(surveyed.classes, staged=True).to_row() if known else None,
+            "never_committed": judging.never_committed(surveyed.classes, staged=False).to_row(),
+            "staged": judging.never_committed(surveyed.classes, staged=True).to_row() if known else None,
         }
 
     def _uncommitted(self, refs: Refs) -> UncommittedRow | None:
@@ -511,8 +505,8 @@ class Inspection:
 
 
 def _listed(classes: Sequence[ObjectClass], wanted: int, unwanted: int = 0) -> DestroyedRow:
-    gone, total = destroyed(classes, wanted, unwanted), named(classes, wanted, unwanted)
-    share = share_percent(gone.objects, total.objects)
+    gone, total = judging.destroyed(classes, wanted, unwanted), judging.named(classes, wanted, unwanted)
+    share = judging.share_percent(gone.objects, total.objects)
     return {
         "how": "listing",
         "amount": gone.to_row(),
@@ -527,7 +521,7 @@ def _listed(classes: Sequence[ObjectClass], wanted: int, unwanted: int = 0) -> D
 def stored_policies(row: AuditedRow) -> tuple[SettingItem, ...]:
     """The stored policies for a tree, without clashes."""
     policies = items_from_body(SettingKind.BRANCH_LIFECYCLE, row["policies"] or ())
-    return sound_policies([one for one in policies if isinstance(one, Policy)])
+    return judging.sound_policies([one for one in policies if isinstance(one, Policy)])
 
 
 def sound_rules(row: AuditedRow) -> GcRules | None:
@@ -535,4 +529,4 @@ def sound_rules(row: AuditedRow) -> GcRules | None:
     if (body := row["rules"]) is None:
         return None
     branches = {one["branch_id"]: one["retention_days"] for one in body["branches"]}
-    return sound(GcRules(body["default_retention_days"], branches), row["unknown_branches"])
+    return judging.sound(GcRules(body["default_retention_days"], branches), row["unknown_branches"])

@@ -13,18 +13,8 @@ from typing import Final, Literal
 
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.branches.pins import without_pin_branches
+from lakeplan.fleet import documents
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, Inspection, each_repository, is_of
-from lakeplan.fleet.documents import (
-    ComparedRow,
-    GrowthRow,
-    HolderRow,
-    OwnerRow,
-    PlaceRow,
-    StorageDocument,
-    StoredAgeRow,
-    StoredClassRow,
-    StoredRow,
-)
 from lakeplan.fleet.judging import masks_of
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.retention.graph import CommitGraph
@@ -106,7 +96,7 @@ def storage_of_servers(
     *,
     takes: Callable[[str, str], bool],
     compare: tuple[str, str] | None = None,
-) -> StorageDocument:
+) -> documents.StorageDocument:
     """Measure every repository for which ``takes(server, name)`` is true."""
     read = each_repository(
         servers,
@@ -128,10 +118,12 @@ def storage_of_servers(
     }
 
 
-def with_growth(document: StorageDocument, earlier: StorageDocument) -> StorageDocument:
+def with_growth(
+    document: documents.StorageDocument, earlier: documents.StorageDocument
+) -> documents.StorageDocument:
     """The document with the growth since an earlier report, for repositories that are in both."""
     known = {row["repository"]: row for row in earlier["repositories"]}
-    rows: list[StoredRow] = []
+    rows: list[documents.StoredRow] = []
     for row in document["repositories"]:
         before = known.get(row["repository"])
         same = before is not None and is_of(before, row["repository"], row["storage_namespace"])
@@ -139,7 +131,7 @@ def with_growth(document: StorageDocument, earlier: StorageDocument) -> StorageD
     return {**document, "repositories": rows}
 
 
-def growth_of(row: StoredRow, before: StoredRow) -> GrowthRow:
+def growth_of(row: documents.StoredRow, before: documents.StoredRow) -> documents.GrowthRow:
     """The growth of a repository. Held objects are compared only if both reports have the same source."""
     alike = row["listed"] == before["listed"]
     return {
@@ -165,7 +157,7 @@ class _Stored(Inspection):
         part = part_by_metadata if store is None else part_of
         return replace(request, part_of=part, as_of_us=to_us(self._settings.as_of))
 
-    def storage(self, compare: tuple[str, str] | None) -> StoredRow:
+    def storage(self, compare: tuple[str, str] | None) -> documents.StoredRow:
         rules = read_stored(self._reader, self._name).raw
         refs = self._refs()
         graph = CommitGraph.from_refs(refs)
@@ -178,7 +170,7 @@ class _Stored(Inspection):
         has_run = listed and not isinstance(store, str) and bool(self._staged(store))
         remnants = self._remnants(store) if listed else None
         shown = {branch.id for branch in without_pin_branches(refs).branches}
-        row: StoredRow = {
+        row: documents.StoredRow = {
             "repository": f"{self._server}/{self._name}",
             "storage_namespace": self._repository.storage_namespace,
             "as_of": utc_text(self._settings.as_of),
@@ -221,7 +213,7 @@ MAX_PLACES = 2_000
 """A report has this many prefixes of a repository, those with most bytes."""
 
 
-def places_of(surveyed: Surveyed) -> list[PlaceRow]:
+def places_of(surveyed: Surveyed) -> list[documents.PlaceRow]:
     """Objects by prefix, those with most bytes first."""
     sizes: dict[str, int] = {}
     for of_prefix in surveyed.by_part.values():
@@ -245,7 +237,7 @@ def places_of(surveyed: Surveyed) -> list[PlaceRow]:
     ]
 
 
-def ages_of(surveyed: Surveyed) -> list[StoredAgeRow]:
+def ages_of(surveyed: Surveyed) -> list[documents.StoredAgeRow]:
     """Objects by days since they were written, or nothing without a listing."""
     next_age = dict(zip(AGES, [*AGES[1:], None], strict=True))
     return [
@@ -254,7 +246,7 @@ def ages_of(surveyed: Surveyed) -> list[StoredAgeRow]:
     ]
 
 
-def classes_of(store: NamespaceReader | str) -> list[StoredClassRow] | None:
+def classes_of(store: NamespaceReader | str) -> list[documents.StoredClassRow] | None:
     """Return the objects of the namespace by storage class, the class with the most bytes first. Returns None
     if the store has no classes. Raises StorageError."""
     if not isinstance(store, ClassReader):
@@ -267,9 +259,11 @@ def classes_of(store: NamespaceReader | str) -> list[StoredClassRow] | None:
     return [{**amount.to_row(), "storage_class": name} for name, amount in order]
 
 
-def with_owners(document: StorageDocument, owner_of: Callable[[str], str]) -> StorageDocument:
+def with_owners(
+    document: documents.StorageDocument, owner_of: Callable[[str], str]
+) -> documents.StorageDocument:
     """The document with the owner of each repository, and the sums of owners."""
-    rows: list[StoredRow] = [
+    rows: list[documents.StoredRow] = [
         {**row, "owner": owner_of(row["repository"]) or None} for row in document["repositories"]
     ]
     names = sorted({row["owner"] for row in rows}, key=lambda name: (name is None, name or ""))
@@ -277,7 +271,7 @@ def with_owners(document: StorageDocument, owner_of: Callable[[str], str]) -> St
     return {**document, "repositories": rows, "owners": owners}
 
 
-def _owner(name: str | None, rows: Sequence[StoredRow]) -> OwnerRow:
+def _owner(name: str | None, rows: Sequence[documents.StoredRow]) -> documents.OwnerRow:
     return {
         "owner": name,
         "repositories": len(rows),
@@ -357,7 +351,7 @@ def reclaimable(surveyed: Surveyed, keeps: int) -> Amount:
     )
 
 
-def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> ComparedRow | None:
+def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> documents.ComparedRow | None:
     """Return the objects that two branches share. Returns None if one of the branches does not exist."""
     if not set(branches) <= set(names.branches):
         return None
@@ -384,7 +378,9 @@ def _parts(surveyed: Surveyed) -> dict[Part, Amount]:
     return parts
 
 
-def _rows(names: Sequence[str], held: Sequence[Held], *, first: int, shown: set[str]) -> list[HolderRow]:
+def _rows(
+    names: Sequence[str], held: Sequence[Held], *, first: int, shown: set[str]
+) -> list[documents.HolderRow]:
     """The refs in ``shown``, by the bytes that only they hold, then by all their bytes."""
     totals, alone = [Amount()] * len(names), [Amount()] * len(names)
     for one in held:
@@ -397,7 +393,7 @@ def _rows(names: Sequence[str], held: Sequence[Held], *, first: int, shown: set[
             if single:
                 alone[number] += one.amount
             bits ^= lowest
-    rows: list[HolderRow] = [
+    rows: list[documents.HolderRow] = [
         {"name": name, "held": totals[number].to_row(), "exclusive": alone[number].to_row()}
         for number, name in enumerate(names)
         if name in shown

@@ -7,22 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from lakeplan.output import report_shell as html
 from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.page import Cell, Page, code, markdown_failures, names_of, prose, table
-from lakeplan.output.report_shell import Cell as HtmlCell
-from lakeplan.output.report_shell import (
-    PageFacts,
-    Section,
-    anchor,
-    cards,
-    cells,
-    folded,
-    table_of,
-    unread_section,
-    whole_page,
-)
-from lakeplan.output.report_shell import amount as html_amount
-from lakeplan.output.report_shell import table as html_table
 from lakeplan.output.tables import Table, costs, volume_cells
 from lakeplan.output.text import NO_MONEY, Money, count, days, moment, size, volume
 from lakeplan.values.simulation import total_row
@@ -257,10 +244,10 @@ NOTHING: AmountRow = {"objects": 0, "size_bytes": 0}
 def render_audit_page(document: AuditDocument) -> str:
     """The page as text of an HTML file."""
     facts = [f"Made at {moment(document['at'])}", *document["servers"].values()]
-    about = PageFacts("lakeplan audit", document["at"], facts, FOOT)
-    failed = unread_section(document, "the audit was stopped before", "Continue with --resume.")
+    about = html.PageFacts("lakeplan audit", document["at"], facts, FOOT)
+    failed = html.unread_section(document, "the audit was stopped before", "Continue with --resume.")
     sections = [_summary(document), _advice(document), _repositories(document), failed]
-    return whole_page(about, sections, ("page.css",), ("page.js", "start_page.js"))
+    return html.whole_page(about, sections, ("page.css",), ("page.js", "start_page.js"))
 
 
 def _amount(gone: DestroyedRow | None) -> AmountRow:
@@ -272,7 +259,7 @@ def _older(row: AuditedRow) -> AmountRow:
     return NOTHING if remnants is None or remnants["noncurrent"] is None else remnants["noncurrent"]
 
 
-def _summary(document: AuditDocument) -> Section:
+def _summary(document: AuditDocument) -> html.Section:
     rows = document["repositories"]
     cost = Money.of(rows[0]) if rows else NO_MONEY
     totals = (
@@ -313,8 +300,8 @@ def _summary(document: AuditDocument) -> Section:
     lines = [_line(row, cost) for row in rows]
     body = [
         el("p", total_words(document), cls="lead"),
-        cards(shown),
-        html_table(
+        html.cards(shown),
+        html.table(
             "All repositories",
             headers,
             lines,
@@ -323,30 +310,30 @@ def _summary(document: AuditDocument) -> Section:
             hidden_caption=True,
         ),
     ]
-    return Section("summary", "Summary", join(body))
+    return html.Section("summary", "Summary", join(body))
 
 
-def _line(row: AuditedRow, cost: Money) -> list[HtmlCell]:
+def _line(row: AuditedRow, cost: Money) -> list[html.Cell]:
     gone, next_run = row["destroyed"], row["next_run"]
-    already: HtmlCell = _bytes(_amount(gone))
+    already: html.Cell = _bytes(_amount(gone))
     if gone is not None and gone["amount"] is None:
         already = (f"{gone['low_percent']:g} to {gone['high_percent']:g} %", {"data_sort": gone["gone"] or 0})
     return [
-        el("a", row["repository"], href=f"#{anchor(row['repository'])}"),
+        el("a", row["repository"], href=f"#{html.anchor(row['repository'])}"),
         _bytes(row["objects"]),
         already,
         *(_bytes(amount) for amount in (next_run["expired"], next_run["at_risk"], next_run["tagged"])),
         _bytes(row["freeable"]),
-        *cells(costs(cost, row["freeable"]["size_bytes"])),
-        *(html_amount(number) for number in (row["stale_count"], len(row["advice"]))),
+        *html.cells(costs(cost, row["freeable"]["size_bytes"])),
+        *(html.amount(number) for number in (row["stale_count"], len(row["advice"]))),
     ]
 
 
-def _bytes(amount: AmountRow) -> HtmlCell:
-    return html_amount(amount["size_bytes"], size)
+def _bytes(amount: AmountRow) -> html.Cell:
+    return html.amount(amount["size_bytes"], size)
 
 
-def _advice(document: AuditDocument) -> Section | None:
+def _advice(document: AuditDocument) -> html.Section | None:
     order = list(SEVERITIES)
     problems = sorted(
         (
@@ -358,7 +345,7 @@ def _advice(document: AuditDocument) -> Section | None:
     )
     if not problems:
         return None
-    lines: list[list[HtmlCell]] = [
+    lines: list[list[html.Cell]] = [
         [
             repository,
             (SEVERITIES[one["severity"]][0], {"data_sort": rank}),
@@ -368,22 +355,22 @@ def _advice(document: AuditDocument) -> Section | None:
         for rank, repository, one in problems
     ]
     headers = ("repository", "kind", "finding", "command")
-    body = html_table("Findings", headers, lines, sortable=True, hidden_caption=True)
-    return Section("advice", "What to do", body)
+    body = html.table("Findings", headers, lines, sortable=True, hidden_caption=True)
+    return html.Section("advice", "What to do", body)
 
 
-def _repositories(document: AuditDocument) -> Section | None:
+def _repositories(document: AuditDocument) -> html.Section | None:
     if not document["repositories"]:
         return None
-    return Section("repositories", "Repositories", join(map(_details, document["repositories"])))
+    return html.Section("repositories", "Repositories", join(map(_details, document["repositories"])))
 
 
 def _details(row: AuditedRow) -> Markup:
     facts = [el("div", el("dt", name), el("dd", text)) for name, text in facts_of(row) if text]
     body = [
         el("dl", facts),
-        table_of(f"Figures of {row['repository']}", figures_of(row)),
+        html.table_of(f"Figures of {row['repository']}", figures_of(row)),
         *(el("p", text, cls="dim") for text in notes_of(row)),
     ]
     title = f"{row['repository']}: {count_of(len(row['advice']), 'finding')}"
-    return el("div", folded(title, *body), id=anchor(row["repository"]))
+    return el("div", html.folded(title, *body), id=html.anchor(row["repository"]))

@@ -16,15 +16,7 @@ from lakeplan.values.branches import MAX_STALE, NEVER_OBSERVED
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
-    from lakeplan.branches.documents import (
-        ExemptionDocument,
-        PlanDocument,
-        PlannedRepository,
-        RunBranch,
-        RunDocument,
-        UndoDocument,
-        UndoneBranch,
-    )
+    from lakeplan.branches import documents
     from lakeplan.values.documents import BranchEntry, FailureRow, Following, FollowsRow, Losses, OnlyHereRow
 
 _REASONS = {
@@ -67,7 +59,7 @@ _ENDS = {
 }
 
 
-def render_branches_plan(document: PlanDocument, console: Console) -> None:
+def render_branches_plan(document: documents.PlanDocument, console: Console) -> None:
     """Print the branches of every repository: those to delete, then those that are kept, and until when."""
     page = Page(console)
     for repository in document["repositories"]:
@@ -156,7 +148,7 @@ def kept_table(page: Page, branches: Sequence[BranchEntry], as_of: str) -> None:
         page.table(headers, [_kept(b, as_of) for b in branches], figures=(2, 3), solid=(0,))
 
 
-def _subtitle(repository: PlannedRepository) -> str:
+def _subtitle(repository: documents.PlannedRepository) -> str:
     since = repository["observed_since"]
     return f"observed since {moment(since)}" if since else ""
 
@@ -246,7 +238,7 @@ def _because(branch: BranchEntry) -> str:
     return f"{text} (otherwise {branch['policy']} deletes it)" if branch["policy"] else text
 
 
-def _name(branch: BranchEntry | RunBranch | UndoneBranch) -> str:
+def _name(branch: BranchEntry | documents.RunBranch | documents.UndoneBranch) -> str:
     return f"{branch['branch_id']} (hidden)" if branch["hidden"] else branch["branch_id"]
 
 
@@ -273,7 +265,7 @@ def follows_table(repository: Following, cost: Money) -> Table:
     return Table(("by", "commits", "objects", "bytes", *cost.header()), rows)
 
 
-def _notes(page: Page, repository: PlannedRepository) -> None:
+def _notes(page: Page, repository: documents.PlannedRepository) -> None:
     texts: dict[str, list[str]] = {}
     for branch in repository["branches"]:
         for note in branch["notes"]:
@@ -285,7 +277,7 @@ def _notes(page: Page, repository: PlannedRepository) -> None:
         page.hanging(Cell("i", "cyan"), page.join(Cell(lead, "bold"), text), indent=2)
 
 
-def _not_ours(page: Page, document: PlanDocument | RunDocument) -> None:
+def _not_ours(page: Page, document: documents.PlanDocument | documents.RunDocument) -> None:
     if document["not_ours"]:
         text = "their server deletes branches itself (engine: server), so lakeplan does not"
         page.heading("Not covered", text)
@@ -297,7 +289,7 @@ def _failure(page: Page, failure: FailureRow) -> None:
     page.failure(text, hint=failure["hint"], indent=2)
 
 
-def render_branches_run(document: RunDocument, console: Console) -> None:
+def render_branches_run(document: documents.RunDocument, console: Console) -> None:
     """Print what a run did, branch by branch."""
     page = Page(console)
     for repository in document["repositories"]:
@@ -334,7 +326,7 @@ def render_branches_run(document: RunDocument, console: Console) -> None:
     page.total("Branch run:", f"{text} Run {document['run_id']}.")
 
 
-def render_branches_undo(document: UndoDocument, console: Console) -> None:
+def render_branches_undo(document: documents.UndoDocument, console: Console) -> None:
     """Print which branches were restored, and which could not be."""
     page = Page(console)
     for repository in document["repositories"]:
@@ -350,7 +342,7 @@ def render_branches_undo(document: UndoDocument, console: Console) -> None:
     page.total("Branch undo:", text)
 
 
-def render_exemption(document: ExemptionDocument, console: Console) -> None:
+def render_exemption(document: documents.ExemptionDocument, console: Console) -> None:
     """Print what was recorded, and how to remove it."""
     page = Page(console)
     name = f"{document['repository']} {document['branch_id']}"
@@ -361,7 +353,7 @@ def render_exemption(document: ExemptionDocument, console: Console) -> None:
     page.total("Exempt:", text)
 
 
-def _undone(page: Page, branch: UndoneBranch) -> None:
+def _undone(page: Page, branch: documents.UndoneBranch) -> None:
     restored = branch["outcome"] == "restored"
     style = {"restored": "green", "exists": "dim"}.get(branch["outcome"], "bold red")
     at = f" at {branch['commit_id'][:12]}" if restored else ""

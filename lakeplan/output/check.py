@@ -13,22 +13,14 @@ from lakeplan.output.text import count, csv_text, moment, size, volume
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
-    from lakeplan.sweep.documents import (
-        CheckDocument,
-        CheckedRow,
-        DamagedRow,
-        FindingRow,
-        NamedBy,
-        QuarantineRow,
-        RunFinding,
-    )
+    from lakeplan.sweep import documents
 
 MOST_BRANCHES, MOST_PATHS = 5, 10
 """A finding lists at most so many branches that contain a commit, and paths of an object
 (``schemas/check.v1.json``)."""
 SHOWN = 50
 """Findings of a repository; JSON and CSV name more."""
-NAMED_BY: dict[NamedBy, str] = {
+NAMED_BY: dict[documents.NamedBy, str] = {
     "head": "HEAD",
     "rules": "rules",
     "tag": "tag",
@@ -39,7 +31,7 @@ _HEADERS = ("branch", "commit", "path", "problem", "named by", "last collected b
 _FIGURES = {"checked": "named", "missing": "missing", "other size": "resized"}
 
 
-def render_check(document: CheckDocument, console: Console) -> None:
+def render_check(document: documents.CheckDocument, console: Console) -> None:
     """Print what is missing in every repository, then how many are complete."""
     page = Page(console)
     for row in document["repositories"]:
@@ -48,14 +40,14 @@ def render_check(document: CheckDocument, console: Console) -> None:
     page.total("Check:", _total(document))
 
 
-def _total(document: CheckDocument) -> str:
+def _total(document: documents.CheckDocument) -> str:
     rows = document["repositories"]
     complete = sum(row["complete"] for row in rows)
     failed = f", {count(len(document['failed']))} not checked" if document["failed"] else ""
     return f"{count_of(complete, 'repository')} complete, {count(len(rows) - complete)} not{failed}."
 
 
-def _repository(page: Page, row: CheckedRow) -> None:
+def _repository(page: Page, row: documents.CheckedRow) -> None:
     page.heading(row["repository"], "complete" if row["complete"] else "not complete")
     page.facts(dict(_facts(row)), lead_width=10)
     table = findings_table(row)
@@ -73,7 +65,7 @@ def _repository(page: Page, row: CheckedRow) -> None:
     page.warnings(_warnings(row), indent=2)
 
 
-def _facts(row: CheckedRow) -> Iterator[tuple[str, str]]:
+def _facts(row: documents.CheckedRow) -> Iterator[tuple[str, str]]:
     commits = row["commits"]
     kept = f"{count(commits['rules'])} kept by rules" if row["rules"] else "all kept: no rules are stored"
     yield (
@@ -88,7 +80,7 @@ def _facts(row: CheckedRow) -> Iterator[tuple[str, str]]:
     yield "read", _read(row)
 
 
-def _read(row: CheckedRow) -> str:
+def _read(row: documents.CheckedRow) -> str:
     read = row["read"]
     if read is None:
         return ""
@@ -101,7 +93,7 @@ def _read(row: CheckedRow) -> str:
     return f"{volume(read['read'])}: {count(read['matched'])} match their checksums{more}"
 
 
-def findings_table(row: CheckedRow) -> Table:
+def findings_table(row: documents.CheckedRow) -> Table:
     """The missing or damaged objects, their commits, and the runs that may have deleted them."""
     rows: list[list[Value]] = [
         [
@@ -118,7 +110,7 @@ def findings_table(row: CheckedRow) -> Table:
     return Table(_HEADERS, rows, names=len(_HEADERS))
 
 
-def _block(page: Page, one: FindingRow, cells: Sequence[str]) -> None:
+def _block(page: Page, one: documents.FindingRow, cells: Sequence[str]) -> None:
     """Print a finding where no table fits: its path on separate lines, then what names it."""
     _, commit, path, problem, named_by, run, copy = cells
     places = [f"tags {names(one['tags'], 3)}"] if one["tags"] else []
@@ -130,7 +122,7 @@ def _block(page: Page, one: FindingRow, cells: Sequence[str]) -> None:
     page.hanging(Cell("x", "bold red"), *lines, indent=2)
 
 
-def _branches(one: FindingRow | DamagedRow, shown: int) -> str:
+def _branches(one: documents.FindingRow | documents.DamagedRow, shown: int) -> str:
     """All branches have a HEAD in the list. Those that contain another commit are not all in it."""
     if "head" in one["named_by"]:
         return names(one["branches"], shown)
@@ -144,7 +136,7 @@ def _some(listed: Sequence[str], shown: int, most: int) -> str:
     return f"{', '.join(listed[:shown])} and at least {count(len(listed) - shown)} more"
 
 
-def _problem(one: FindingRow) -> str:
+def _problem(one: documents.FindingRow) -> str:
     if one["problem"] == "checksum":
         return "checksum differs"
     if one["stored_bytes"] is None:
@@ -152,14 +144,14 @@ def _problem(one: FindingRow) -> str:
     return f"{count_of(one['stored_bytes'], 'byte')}, not {count(one['size_bytes'])}"
 
 
-def _run(run: RunFinding | None) -> str:
+def _run(run: documents.RunFinding | None) -> str:
     if run is None:
         return ""
     began = f", {moment(run['started'])}" if run["started"] else ""
     return f"{run['by']} {run['run_id']}{began}"
 
 
-def _damaged(one: DamagedRow) -> list[str]:
+def _damaged(one: documents.DamagedRow) -> list[str]:
     where = f"{one['kind']} {one['id']}: {one['message']}"
     span = " to ".join(one["paths"])
     entries = f"{count_of(one['entries'], 'object')} from {span}; " if span else ""
@@ -167,7 +159,7 @@ def _damaged(one: DamagedRow) -> list[str]:
     return [where, f"{entries}{branches}commit {one['commit_id'][:12]}: none of its objects were checked"]
 
 
-def _quarantine(one: QuarantineRow) -> tuple[str, str]:
+def _quarantine(one: documents.QuarantineRow) -> tuple[str, str]:
     if not one["readable"]:
         there = count_of(one["present"]["objects"], "copy", "copies")
         return f"{one['mark_id']}: {there}, and {one['note']}", "bold red"
@@ -188,7 +180,7 @@ def _quarantine(one: QuarantineRow) -> tuple[str, str]:
     return text, "bold red" if one["lost"]["objects"] or one["resized"]["objects"] else "dim"
 
 
-def _warnings(row: CheckedRow) -> Iterator[str]:
+def _warnings(row: documents.CheckedRow) -> Iterator[str]:
     yield from row["holds"]
     if row["unconfirmed"]:
         yield (
@@ -206,7 +198,7 @@ def _warnings(row: CheckedRow) -> Iterator[str]:
         )
 
 
-def check_markdown(document: CheckDocument) -> str:
+def check_markdown(document: documents.CheckDocument) -> str:
     """A check as Markdown."""
     parts = ["### lakeplan check\n", prose(_total(document)) + "\n"]
     for row in document["repositories"]:
@@ -229,7 +221,7 @@ CSV_COLUMNS = (
 )
 
 
-def check_csv(document: CheckDocument) -> str:
+def check_csv(document: documents.CheckDocument) -> str:
     """A check as CSV, with repositories that were not checked."""
     rows = [
         {**line, "repository": row["repository"]} for row in document["repositories"] for line in _lines(row)
@@ -241,7 +233,7 @@ def check_csv(document: CheckDocument) -> str:
     return csv_text(CSV_COLUMNS, ([row.get(column) for column in CSV_COLUMNS] for row in rows))
 
 
-def _lines(row: CheckedRow) -> Iterator[dict[str, object]]:
+def _lines(row: documents.CheckedRow) -> Iterator[dict[str, object]]:
     """The findings of a repository, each as values by column."""
     for one in row["findings"]:
         yield {

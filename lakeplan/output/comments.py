@@ -14,44 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeplan.output import plan_changes, plan_impact, plan_settings
 from lakeplan.output.branches import expires_then, follows_table, losses, stale_table
 from lakeplan.output.page import code, folded, length, names, prose, table
 from lakeplan.output.plan import SETTINGS, circumstances, summary_text, what_if
-from lakeplan.output.plan_changes import (
-    STRICTER,
-    WeakenedRow,
-    change_rows,
-    fold,
-    key_of,
-    rules_table,
-    weakened_settings,
-    weakened_table,
-    weakened_title,
-    writes,
-    writing,
-)
-from lakeplan.output.plan_impact import (
-    AT_MOST,
-    NO_REASON,
-    failure_groups,
-    gate_groups,
-    gates_of,
-    moment_table,
-    prefix_table,
-    scope_of,
-    tag_table,
-    tags_title,
-)
-from lakeplan.output.plan_settings import (
-    BY_RUN,
-    TITLES,
-    deletions_of,
-    kept_branches,
-    markdown_pins,
-    setting_table,
-    settings_of,
-    why_kept,
-)
 from lakeplan.output.text import UNKNOWN, Json, Money, count, moment, size
 from lakeplan.values.units import count_of
 
@@ -69,10 +35,10 @@ def branch_run_lines(repository: Json) -> str:
     branches = repository["lifecycle"]
     if branches is None or repository["failure"] is not None:
         return ""
-    title = f"\n#### {code(key_of(repository))}: branches, {prose(BY_RUN)}\n\n"
+    title = f"\n#### {code(plan_changes.key_of(repository))}: branches, {prose(plan_settings.BY_RUN)}\n\n"
     if branches["unknown"]:
         return f"{title}Which branches to delete could not be determined: {_brief(branches['unknown'])}\n\n"
-    going = deletions_of(repository)
+    going = plan_settings.deletions_of(repository)
     if not going:
         return ""
     headers = ("to delete", "created", "last write", "policy", "crossed", "has", "safe until", "then expire")
@@ -103,10 +69,10 @@ def _row(branch: BranchEntry, cost: Money) -> list[str]:
 def kept_and_following(repository: Json) -> str:
     """Branches that are kept, by reason, and what expires because of deletions, folded."""
     branches, cost = repository["lifecycle"], Money.of(repository)
-    if branches is None or branches["unknown"] or not deletions_of(repository):
+    if branches is None or branches["unknown"] or not plan_settings.deletions_of(repository):
         return ""
-    rest = kept_branches(repository)
-    body = f"{count_of(len(rest), 'branch')} kept: {prose(why_kept(rest))}.\n\n" if rest else ""
+    rest = plan_settings.kept_branches(repository)
+    body = f"{count_of(len(rest), 'branch')} kept: {prose(plan_settings.why_kept(rest))}.\n\n" if rest else ""
     stale = stale_table(branches["branches"], cost)
     for made in (follows_table(branches, cost).markdown(), stale.markdown(_STALE)):
         body += f"{made}\n" if made else ""
@@ -136,22 +102,29 @@ def loudest_first(repository: Json) -> tuple[int, int, str]:
     now = repository["impact"]["horizons"].get("now") or {}
     size_bytes = now.get("bytes_expire")
     rank = 0 if refused else 1 if repository["impact"]["status"] == "unknown" else 2
-    return (rank, -(size_bytes or 0), key_of(repository))
+    return (rank, -(size_bytes or 0), plan_changes.key_of(repository))
 
 
 def changes_of(repository: Json) -> str:
     """The heading of a repository, the values that change, and the branches that ``branches run`` deletes."""
     parts = []
-    if not writes(repository):
+    if not plan_changes.writes(repository):
         return branch_run_lines(repository)
     if repository["action"] != "none":
         title = _title(repository, _WORDS[repository["action"]])
-        parts.append(title + rules_table(fold(change_rows(repository))).markdown())
-    for kind, setting in settings_of(repository):
-        title = _title(repository, f"{TITLES[kind]}, {_SETTING_WORDS[setting['action']]}")
+        parts.append(
+            title
+            + plan_changes.rules_table(plan_changes.fold(plan_changes.change_rows(repository))).markdown()
+        )
+    for kind, setting in plan_settings.settings_of(repository):
+        title = _title(repository, f"{plan_settings.TITLES[kind]}, {_SETTING_WORDS[setting['action']]}")
         notes = "".join(f"- {prose(note)}\n" for note in [*_deletions(setting), *setting["notes"]])
-        parts.append(title + setting_table(setting["changes"]).markdown() + (f"\n{notes}" if notes else ""))
-    parts.append(markdown_pins(repository))
+        parts.append(
+            title
+            + plan_settings.setting_table(setting["changes"]).markdown()
+            + (f"\n{notes}" if notes else "")
+        )
+    parts.append(plan_settings.markdown_pins(repository))
     return "".join(parts) + f"\n{headline(repository)}\n\n" + branch_run_lines(repository)
 
 
@@ -168,14 +141,14 @@ def _deletions(setting: Json) -> list[str]:
 
 def _title(repository: Json, words: str) -> str:
     adopted = ", adopted by a glob" if repository["adopted"] else ""
-    return f"\n#### {code(key_of(repository))}: {words}{adopted}\n\n"
+    return f"\n#### {code(plan_changes.key_of(repository))}: {words}{adopted}\n\n"
 
 
 def headline(repository: Json) -> str:
     """Return one line about what the change does."""
     impact = repository["impact"]
     if impact["status"] == "unknown":
-        return f"Impact: **UNKNOWN**: {_brief(impact['reason'] or NO_REASON)}"
+        return f"Impact: **UNKNOWN**: {_brief(impact['reason'] or plan_impact.NO_REASON)}"
     now, month = (impact["horizons"].get(name) for name in ("now", "plus_30_days"))
     if now is None:
         return f"Impact: not requested. {_brief(impact['reason'])}".rstrip()
@@ -196,7 +169,7 @@ def _objects(h: Json, cost: Money) -> str:
 
 def details_of(repository: Json) -> str:
     """Figures at the three moments, tags, folders and gates that passed, folded."""
-    if not writes(repository):
+    if not plan_changes.writes(repository):
         return kept_and_following(repository)
     parts = [_every_change(repository), _figures(repository), _tags(repository), _prefixes(repository)]
     passed = [g for g in repository["gates"] if g["outcome"] == "passed"]
@@ -216,27 +189,27 @@ def details_of(repository: Json) -> str:
 
 def _every_change(repository: Json) -> str:
     """A row for every branch, if branches share rows in the table above: one of them may matter."""
-    rows = change_rows(repository)
-    if len(rows) == len(list(fold(rows))):
+    rows = plan_changes.change_rows(repository)
+    if len(rows) == len(list(plan_changes.fold(rows))):
         return ""
     more = f"\nand {len(rows) - _CHANGES:,} more, in the plan file\n" if len(rows) > _CHANGES else ""
-    return f"{rules_table(rows).markdown(_CHANGES)}{more}\n"
+    return f"{plan_changes.rules_table(rows).markdown(_CHANGES)}{more}\n"
 
 
 def _figures(repository: Json) -> str:
-    figures = moment_table(repository).markdown()
-    return f"{figures}\n{AT_MOST}.\n\n" if figures else ""
+    figures = plan_impact.moment_table(repository).markdown()
+    return f"{figures}\n{plan_impact.AT_MOST}.\n\n" if figures else ""
 
 
 def _tags(repository: Json) -> str:
-    tags = tag_table(repository, tags_title(repository))
+    tags = plan_impact.tag_table(repository, plan_impact.tags_title(repository))
     more = f"\nand {len(tags.rows) - _TAGS:,} more\n" if len(tags.rows) > _TAGS else ""
     return tags.markdown(_TAGS) + more + "\n" if tags.rows else ""
 
 
 def _prefixes(repository: Json) -> str:
     prefixes = (p for p in repository["impact"]["prefixes"] if p["prefix"])
-    shown = prefix_table(prefixes, Money.of(repository)).markdown(_PREFIXES)
+    shown = plan_impact.prefix_table(prefixes, Money.of(repository)).markdown(_PREFIXES)
     return f"{shown}\n" if shown else ""
 
 
@@ -264,7 +237,8 @@ def marker(tree: str = "", kind: str = "plan") -> str:
 def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMIT) -> str:
     """The comment of a plan, never longer than ``limit`` (at least 8,000) however the host counts length."""
     blocks = [
-        _Block(key_of(r), changes_of(r), details_of(r)) for r in sorted(_shown(document), key=loudest_first)
+        _Block(plan_changes.key_of(r), changes_of(r), details_of(r))
+        for r in sorted(_shown(document), key=loudest_first)
     ]
     room = limit - _NOTE
     head, tail = _head(document, tree), _tail(document)
@@ -282,7 +256,7 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
 
 def _shown(document: Json) -> list[Json]:
     """Repositories that the plan writes to, and those where ``branches run`` deletes branches."""
-    written = writing(document)
+    written = plan_changes.writing(document)
     return [*written, *(r for r in document["repositories"] if r not in written and branch_run_lines(r))]
 
 
@@ -344,7 +318,7 @@ def _head(document: Json, tree: str, *, compact: bool = False) -> str:
 
 
 def _weakened(document: Json, *, compact: bool) -> str:
-    loosenings = weakened_settings(document)
+    loosenings = plan_changes.weakened_settings(document)
     if not loosenings:
         return ""
     kinds = Counter[str]()
@@ -354,13 +328,16 @@ def _weakened(document: Json, *, compact: bool) -> str:
         kinds[kind] += 1
         if not compact or kinds[kind] <= _ALIKE:
             before, after = _short(item.before), _short(item.after)
-            shown.append(WeakenedRow(_short(item.path), before, after, _short(item.where), item.scopes))
+            shown.append(
+                plan_changes.WeakenedRow(_short(item.path), before, after, _short(item.where), item.scopes)
+            )
     left = [f"{count(n - _ALIKE)} of {code(kind)}" for kind, n in kinds.items() if compact and n > _ALIKE]
     more = (
         f"\n**Left out to fit a comment:** {', '.join(left)}. The plan file has everything.\n" if left else ""
     )
-    title = f"\n### :warning: {prose(weakened_title(document))}\n\n"
-    return f"{title}{weakened_table(shown, _SCOPES).markdown()}{more}\nReview these first: {STRICTER}.\n"
+    title = f"\n### :warning: {prose(plan_changes.weakened_title(document))}\n\n"
+    table = plan_changes.weakened_table(shown, _SCOPES).markdown()
+    return f"{title}{table}{more}\nReview these first: {plan_changes.STRICTER}.\n"
 
 
 def _short(text: str) -> str:
@@ -389,11 +366,11 @@ def _gates(document: Json, outcomes: Sequence[str], word: str, *, compact: bool)
     """A line for each result of a gate, with all repositories that have this result."""
     gates = [
         {**gate, "message": "", "opens_with": ""} if compact else gate
-        for gate in gates_of(document)
+        for gate in plan_impact.gates_of(document)
         if gate["outcome"] in outcomes
     ]
     lines = []
-    for (_, name, message, opens), scopes in gate_groups(gates).items():
+    for (_, name, message, opens), scopes in plan_impact.gate_groups(gates).items():
         about = _names(scopes, _SCOPES if compact else None)
         text = f": {_brief(message)}" if message else f" ({count_of(len(scopes), 'gate')})"
         opening = f" — {word}{_brief(opens)}" if opens else ""
@@ -402,7 +379,7 @@ def _gates(document: Json, outcomes: Sequence[str], word: str, *, compact: bool)
 
 
 def _failed(document: Json, limit: int) -> str:
-    groups = failure_groups(document["repositories"])
+    groups = plan_impact.failure_groups(document["repositories"])
     if not groups:
         return ""
     lines = []
@@ -416,13 +393,15 @@ def _failed(document: Json, limit: int) -> str:
 
 def _tail(document: Json) -> str:
     notes = []
-    for gate in gates_of(document):
+    for gate in plan_impact.gates_of(document):
         if gate["outcome"] == "warned":
-            text = f"{code(gate['gate'])} of {code(scope_of(gate['scope']))}"
+            text = f"{code(gate['gate'])} of {code(plan_impact.scope_of(gate['scope']))}"
             notes.append(f"- {text}: {_brief(gate['message'])}\n")
     notes += [f"- {_brief(text)}\n" for text in document["warnings"]]
     for repository in document["repositories"]:
-        notes += [f"- {code(key_of(repository))}: {_brief(text)}\n" for text in repository["warnings"]]
+        notes += [
+            f"- {code(plan_changes.key_of(repository))}: {_brief(text)}\n" for text in repository["warnings"]
+        ]
     if document["unmanaged"]:
         count = count_of(len(document["unmanaged"]), "repository")
         notes.append(f"- without an entry, and so not managed: {count}, {_names(document['unmanaged'])}\n")

@@ -14,19 +14,7 @@ from lakeplan.output.text import count, days, duration, moment, size
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
-    from lakeplan.explain.documents import (
-        BranchSubject,
-        BranchVerdict,
-        CommitRef,
-        CommitSubject,
-        ExplainDocument,
-        ObjectSubject,
-        PassRow,
-        ProtectionRow,
-        ReasonRow,
-        RemedyRow,
-        Verdict,
-    )
+    from lakeplan.explain import documents
 
 ID_SHOWN = 12
 NAMES_SHOWN = 10
@@ -53,7 +41,7 @@ _TITLES = {
 }
 
 
-def render_explain(document: ExplainDocument, console: Console) -> None:
+def render_explain(document: documents.ExplainDocument, console: Console) -> None:
     """Print every subject with its verdict under each rule set, what was read, and notes."""
     page = Page(console)
     page.line(Cell(document["name"], "bold"), f"  as of {moment(document['as_of'])}")
@@ -85,7 +73,7 @@ def render_explain(document: ExplainDocument, console: Console) -> None:
         page.hanging(Cell("!", "bold yellow"), page.text(note))
 
 
-def _object(page: Page, subject: ObjectSubject) -> None:
+def _object(page: Page, subject: documents.ObjectSubject) -> None:
     amount = "size unknown" if subject["size_bytes"] is None else size(subject["size_bytes"])
     page.line(Cell(subject["address"], "bold"), f"  {amount}")
     held_by = ""
@@ -105,7 +93,7 @@ def _object(page: Page, subject: ObjectSubject) -> None:
         _verdict(page, verdict, subject["commits"])
 
 
-def _commit(page: Page, subject: CommitSubject) -> None:
+def _commit(page: Page, subject: documents.CommitSubject) -> None:
     via = f"  ({subject['via']})" if subject["via"] else ""
     page.line(Cell(f"commit {subject['commit_id']}", "bold"), via)
     page.line(f"created {moment(subject['creation_date'])}", indent=2)
@@ -118,7 +106,7 @@ def _commit(page: Page, subject: CommitSubject) -> None:
         _verdict(page, verdict, 1)
 
 
-def _protected(page: Page, rows: Sequence[ProtectionRow]) -> None:
+def _protected(page: Page, rows: Sequence[documents.ProtectionRow]) -> None:
     """Print what keeps the subject besides the rules. Other collectors respect only pins."""
     lines = []
     for row in rows:
@@ -150,7 +138,7 @@ _ENDS = {
 }
 
 
-def _marks(page: Page, subject: ObjectSubject) -> None:
+def _marks(page: Page, subject: documents.ObjectSubject) -> None:
     """Print the marks that name an object, and what happened to it."""
     for row in subject["marks"]:
         why = f": {row['why']}" if row["why"] else ""
@@ -172,11 +160,11 @@ def _marks(page: Page, subject: ObjectSubject) -> None:
         )
 
 
-def _may_be_deleted(subject: ObjectSubject) -> bool:
+def _may_be_deleted(subject: documents.ObjectSubject) -> bool:
     return any(v["status"] in ("expired", "never_committed", "at_risk") for v in subject["verdicts"])
 
 
-def _branch(page: Page, subject: BranchSubject) -> None:
+def _branch(page: Page, subject: documents.BranchSubject) -> None:
     page.line(Cell(f"branch {subject['branch']}", "bold"), f"  HEAD {_commit_text(subject['head'])}")
     for verdict in subject["verdicts"]:
         page.blank()
@@ -202,7 +190,7 @@ def _branch(page: Page, subject: BranchSubject) -> None:
         page.line(f"if the branch is deleted now: {outcome}", indent=4)
 
 
-def _verdict(page: Page, verdict: Verdict, holders: int) -> None:
+def _verdict(page: Page, verdict: documents.Verdict, holders: int) -> None:
     page.blank()
     page.line(Cell(_title(verdict), "underline"), indent=2)
     text, style = _STATUS[verdict["status"]]
@@ -233,11 +221,11 @@ def _verdict(page: Page, verdict: Verdict, holders: int) -> None:
     _remedies(page, "to go", verdict["to_go"], "at most", verdict["to_go_branches_left_out"])
 
 
-def _title(verdict: Verdict | BranchVerdict) -> str:
+def _title(verdict: documents.Verdict | documents.BranchVerdict) -> str:
     return _TITLES.get(verdict["rule_set"], verdict["rule_set"])
 
 
-def _until(verdict: Verdict) -> str:
+def _until(verdict: documents.Verdict) -> str:
     if verdict["status"] in ("no_rules", "outside", "elsewhere"):
         return ""
     if verdict["status"] == "at_risk" and verdict["kept_until"]:
@@ -251,7 +239,7 @@ def _until(verdict: Verdict) -> str:
     return ""
 
 
-def _reason(verdict: Verdict, reason: ReasonRow) -> str:
+def _reason(verdict: documents.Verdict, reason: documents.ReasonRow) -> str:
     who = (
         f"branch {reason['branch']}"
         if reason["branch"] is not None
@@ -268,13 +256,13 @@ def _reason(verdict: Verdict, reason: ReasonRow) -> str:
     return f"{who}: {how}; {_rule(reason, reason['branch'])}, until {until}"
 
 
-def _rule(item: ReasonRow | BranchVerdict, branch: str | None) -> str:
+def _rule(item: documents.ReasonRow | documents.BranchVerdict, branch: str | None) -> str:
     whose = "default" if item["is_default"] or branch is None else f"branch {branch}"
     place = f" at {item['source']}" if item["source"] else ""
     return f"{days(item['days'] or 0)} ({whose}){place}"
 
 
-def _walk(verdict: Verdict) -> str:
+def _walk(verdict: documents.Verdict) -> str:
     """Return the deciding part of the server's walk: the first pass that marks it, or one that stops too
     early."""
     walk = verdict["walk"] or []
@@ -295,15 +283,17 @@ def _walk(verdict: Verdict) -> str:
     return f"{text}; {_walker(stopped)}, which would mark it, comes later and stops {at}{by}"
 
 
-def _walker(one: PassRow) -> str:
+def _walker(one: documents.PassRow) -> str:
     return f"the walk of {_named(one)} ({days(one['days'])})"
 
 
-def _named(one: PassRow) -> str:
+def _named(one: documents.PassRow) -> str:
     return f"branch {one['branch']}" if one["branch"] is not None else f"dangling {_id(one['start'])}"
 
 
-def _remedies(page: Page, lead: str, remedies: Sequence[RemedyRow], bound: str, left_out: int = 0) -> None:
+def _remedies(
+    page: Page, lead: str, remedies: Sequence[documents.RemedyRow], bound: str, left_out: int = 0
+) -> None:
     lines = [page.join(_remedy(remedy, bound)) for remedy in remedies]
     if len(remedies) > 1:
         lines.insert(0, page.join("any of" if lead == "to stay" else "all of"))
@@ -313,7 +303,7 @@ def _remedies(page: Page, lead: str, remedies: Sequence[RemedyRow], bound: str, 
         page.hanging(Cell(lead, "dim"), *lines, indent=4)
 
 
-def _remedy(remedy: RemedyRow, bound: str) -> str:
+def _remedy(remedy: documents.RemedyRow, bound: str) -> str:
     branch = "the default" if remedy["branch"] is None else f"branch {remedy['branch']}"
     match remedy["kind"]:
         case "days":
@@ -341,7 +331,7 @@ def _later(retention_days: int) -> str:
     return f"{days(retention_days)} later" if retention_days > 0 else "immediately"
 
 
-def _commit_text(commit: CommitRef | None) -> str:
+def _commit_text(commit: documents.CommitRef | None) -> str:
     return "" if commit is None else f"{_id(commit['commit_id'])} ({moment(commit['creation_date'])})"
 
 

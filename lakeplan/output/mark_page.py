@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeplan.output import report_shell as html
 from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.report_impact import gates_section
-from lakeplan.output.report_shell import (
-    TREE_SCRIPTS,
-    PageFacts,
-    Section,
-    cards,
-    table_of,
-    whole_page,
-)
 from lakeplan.output.sweep import (
     ages_table,
     classes_table,
@@ -57,11 +50,11 @@ def render_mark_page(document: MarkPageDocument) -> str:
         _section("commits", "Last commits", commits_table(contents, cost), contents["more_last_commits"]),
         _section("kept", "What keeps the rest", keepers_table(contents), contents["more_kept_by"]),
     ]
-    about = PageFacts("lakeplan mark", mark["marked_at"], facts, FOOT)
-    return whole_page(about, sections, ("page.css", "tree.css"), TREE_SCRIPTS)
+    about = html.PageFacts("lakeplan mark", mark["marked_at"], facts, FOOT)
+    return html.whole_page(about, sections, ("page.css", "tree.css"), html.TREE_SCRIPTS)
 
 
-def _summary(mark: MarkDocument, cost: Money) -> Section:
+def _summary(mark: MarkDocument, cost: Money) -> html.Section:
     goes, candidates = mark["goes"], mark["candidates"]
     kept = total_of(map(Amount.from_row, mark["classes"].values())) - Amount.from_row(goes)
     figures = [
@@ -93,11 +86,11 @@ def _summary(mark: MarkDocument, cost: Money) -> Section:
         )
         if unreadable
         else None,
-        cards(figures),
-        table_of("Classes", classes_table(mark, cost), hidden_caption=False),
+        html.cards(figures),
+        html.table_of("Classes", classes_table(mark, cost), hidden_caption=False),
         _forecast(mark["contents"]),
     ]
-    return Section("summary", "Summary", join(body))
+    return html.Section("summary", "Summary", join(body))
 
 
 def _forecast(contents: ContentsRow) -> Markup | None:
@@ -109,22 +102,22 @@ def _forecast(contents: ContentsRow) -> Markup | None:
     return el("p", words, cls="alert" if more else None)
 
 
-def _prefixes(tree: list[TreeRow], cost: Money) -> Section | None:
+def _prefixes(tree: list[TreeRow], cost: Money) -> html.Section | None:
     if not tree:
         return None
     rows = [(row, row["depth"]) for row in tree]
-    folders = table_of("Objects and bytes by prefix", prefixes_table(rows, cost))
+    folders = html.table_of("Objects and bytes by prefix", prefixes_table(rows, cost))
     words = "Each folder counts everything below it. An object with several paths counts only at the first."
-    return Section(
+    return html.Section(
         "prefixes", "Prefixes", join([el("p", words, cls="dim"), el("div", folders, cls="folders")])
     )
 
 
-def _section(id: str, title: str, figures: Table, more: int = 0) -> Section | None:
+def _section(id: str, title: str, figures: Table, more: int = 0) -> html.Section | None:
     """A section with a sortable table, or None without rows. The document leaves out ``more`` rows."""
-    made = table_of(f"{title}: figures", figures, ROWS, sortable=True)
+    made = html.table_of(f"{title}: figures", figures, ROWS, sortable=True)
     if made is None:
         return None
     left = max(len(figures.rows) - ROWS, 0) + more
     note = el("p", f"{count(left)} more are in the JSON document.", cls="dim") if left else None
-    return Section(id, title, join([made, note]))
+    return html.Section(id, title, join([made, note]))

@@ -8,24 +8,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from lakeplan.output import plan_impact, plan_settings
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import MARKS, render_changes, render_weakened, writing
-from lakeplan.output.plan_impact import (
-    gates_of,
-    render_adopted,
-    render_backlog,
-    render_failures,
-    render_gates,
-    render_impact,
-    render_unmanaged,
-    render_warnings,
-)
-from lakeplan.output.plan_settings import (
-    render_branches,
-    render_pins,
-    render_run_branches,
-    render_setting_changes,
-)
 from lakeplan.output.text import Json, count, moment, size, sums
 from lakeplan.values.units import count_of
 
@@ -41,17 +26,17 @@ def render_plan(document: Json, console: Console) -> None:
         page.line(Cell("What if", "bold yellow"), f" {what_if(document)}")
     render_weakened(page, document)
     render_changes(page, document)
-    render_setting_changes(page, writing(document))
-    render_pins(page, document)
-    render_branches(page, document)
-    render_run_branches(page, document)
-    render_impact(page, document)
-    render_backlog(page, document)
-    render_gates(page, gates_of(document))
-    render_warnings(page, repositories, document["warnings"])
-    render_adopted(page, document)
-    render_failures(page, repositories)
-    render_unmanaged(page, document)
+    plan_settings.render_setting_changes(page, writing(document))
+    plan_settings.render_pins(page, document)
+    plan_settings.render_branches(page, document)
+    plan_settings.render_run_branches(page, document)
+    plan_impact.render_impact(page, document)
+    plan_impact.render_backlog(page, document)
+    plan_impact.render_gates(page, plan_impact.gates_of(document))
+    plan_impact.render_warnings(page, repositories, document["warnings"])
+    plan_impact.render_adopted(page, document)
+    plan_impact.render_failures(page, repositories)
+    plan_impact.render_unmanaged(page, document)
     page.blank()
     if writing(document) or document["targets"]:
         page.dim(f"{', '.join(circumstances(document))}.", indent=0)
@@ -77,7 +62,7 @@ def circumstances(document: Json, form: Callable[[str], str] = str, limit: int |
         parts.append("read only")
     if document["simulate"] == "none":
         parts.append("not simulated")
-    used = [gate["opens_with"] for gate in gates_of(document) if gate["outcome"] == "allowed"]
+    used = [gate["opens_with"] for gate in plan_impact.gates_of(document) if gate["outcome"] == "allowed"]
     for title, has_effect in (("allowed", True), ("--allow without effect", False)):
         if flags := [f for f in document["allowed"] if (f"--allow {f}" in used) is has_effect]:
             parts.append(f"{title}: {names(flags, limit, form)}")
@@ -114,7 +99,8 @@ def summary_parts(document: Json) -> list[list[str | Cell]]:
     if unread:
         unknown = Cell(f"UNKNOWN in {count_of(unread, 'repository')}", "bold red")
         parts.append([Cell("Branches to delete:", "bold"), " ", unknown, "."])
-    if refused := dict.fromkeys(g["gate"] for g in gates_of(document) if g["outcome"] == "refused"):
+    gates = plan_impact.gates_of(document)
+    if refused := dict.fromkeys(gate["gate"] for gate in gates if gate["outcome"] == "refused"):
         parts.append([Cell(f"BLOCKED by {', '.join(refused)}.", "bold red")])
     return parts
 

@@ -7,43 +7,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lakeplan.output.drawing import (
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    Frame,
-    Markup,
-    area_path,
-    axes,
-    column,
-    day_ticks,
-    el,
-    foot,
-    frame,
-    join,
-    level,
-    picture,
-    step_path,
-    tick,
-    upright,
-)
+from lakeplan.output import drawing as svg
+from lakeplan.output import report_shell as html
+from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.page import names
 from lakeplan.output.plan_changes import key_of
 from lakeplan.output.plan_impact import HORIZONS
 from lakeplan.output.report_impact import gates_section, impact_section, more, notes_section, summary_section
-from lakeplan.output.report_shell import (
-    Cell,
-    Section,
-    amount,
-    cells,
-    data_block,
-    figure,
-    folded,
-    fragment,
-    page,
-    table,
-)
 from lakeplan.output.simulate import expiring_at, title_of
 from lakeplan.output.tables import costs
 from lakeplan.output.text import UNKNOWN, Json, Money, amounts, count, days, known, moment, size, volume
@@ -63,12 +33,14 @@ _NO_DATES = "The plan file has dates only for branches that policies delete. Add
 _AGE = "at least"
 
 
-def branches_section(document: Json) -> Section | None:
+def branches_section(document: Json) -> html.Section | None:
     tables = [b for b in document["branches"] if b["rows"]]
     if not tables:
         return None
     rows = max(_FEWEST, min(_ROWS // 4, _ROWS // len(tables)))
-    return Section("branches", "Branches by age and idleness", join([_branches_of(b, rows) for b in tables]))
+    return html.Section(
+        "branches", "Branches by age and idleness", join([_branches_of(b, rows) for b in tables])
+    )
 
 
 def _branches_of(branches: Json, limit: int) -> Markup:
@@ -94,13 +66,13 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
     branches."""
     far = max(_scale(r["idle_seconds"]) for r in rows)
     high = max(_scale(r["age_seconds"]) for r in rows)
-    f = Frame(max(far * 1.05, _scale(7 * _DAY)), max(high * 1.05, _scale(7 * _DAY)), _HEIGHT)
+    f = svg.Frame(max(far * 1.05, _scale(7 * _DAY)), max(high * 1.05, _scale(7 * _DAY)), _HEIGHT)
     parts = []
     for days_ago in _TICKS:
         at, label = _scale(days_ago * _DAY), _ago(days_ago * _DAY)
-        parts += level(f, at, label) if at <= f.highest else []
-        parts += [tick(f, at, label)] if at <= f.span else []
-    parts.append(foot(f, "idle for (across), age (up)"))
+        parts += svg.level(f, at, label) if at <= f.highest else []
+        parts += [svg.tick(f, at, label)] if at <= f.span else []
+    parts.append(svg.foot(f, "idle for (across), age (up)"))
     spots: dict[tuple[int, int, bool], list[Json]] = defaultdict(list)
     for r in rows:
         x, y = float(f.x(_scale(r["idle_seconds"]))), float(f.y(_scale(r["age_seconds"])))
@@ -114,7 +86,7 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
     idle = sum(1 for r in rows if r["idle_seconds"] > 90 * _DAY)
     summary = f"{count(idle)} of {count_of(len(rows), 'branch')} idle for more than 90 days."
     caption = f"{summary} Policies delete the ringed branches within 30 days. Both scales are logarithmic."
-    return figure(picture(f"Branches of {key}", summary, parts, _HEIGHT), caption)
+    return html.figure(svg.picture(f"Branches of {key}", summary, parts, _HEIGHT), caption)
 
 
 def _table(key: str, rows: Sequence[Json]) -> Markup:
@@ -142,7 +114,7 @@ def _table(key: str, rows: Sequence[Json]) -> Markup:
         for r in rows
     ]
     caption = f"Branches of {key}, those to be deleted first, then the longest idle"
-    return table(caption, headers, shown, figures=(2, 3, 4, 5, 6), sortable=True)
+    return html.table(caption, headers, shown, figures=(2, 3, 4, 5, 6), sortable=True)
 
 
 def _ago(seconds: int | None) -> str:
@@ -151,7 +123,7 @@ def _ago(seconds: int | None) -> str:
     return days(seconds // _DAY) if seconds >= _DAY else f"{seconds // 3600} h"
 
 
-def _age(row: Json) -> Cell:
+def _age(row: Json) -> html.Cell:
     age = row["age_seconds"]
     if age is None:
         return ("not known", {"data_sort": -1})
@@ -159,11 +131,11 @@ def _age(row: Json) -> Cell:
     return (_ago(age) if sure else f"{_AGE} {_ago(age)}", {"data_sort": age})
 
 
-def _known(value: int | None) -> Cell:
+def _known(value: int | None) -> html.Cell:
     return ("not known", {"data_sort": -1}) if value is None else (count(value), {"data_sort": value})
 
 
-def _deleted_at(row: Json) -> Cell:
+def _deleted_at(row: Json) -> html.Cell:
     if row["goes_at"] is None:
         kept = "kept; the stored policies delete it" if row["before_at"] else "kept"
         return (kept, {"data_sort": "9"})
@@ -176,7 +148,7 @@ _TIMELINE_HEIGHT = 150
 _WHEN = {0: "now", 7: "in 7 days", 30: "in 30 days"}
 
 
-def timeline_section(document: Json) -> Section | None:
+def timeline_section(document: Json) -> html.Section | None:
     timelines = [t for t in document["timelines"] if t["moments"] or t["days"]]
     if not timelines:
         return None
@@ -187,7 +159,7 @@ def timeline_section(document: Json) -> Section | None:
         cls="dim",
     )
     drawn = [_one_chart(timeline, prices.get(timeline["key"], Money())) for timeline in timelines]
-    return Section("timeline", "Expirations over time", join([note, *drawn]))
+    return html.Section("timeline", "Expirations over time", join([note, *drawn]))
 
 
 def _one_chart(timeline: Json, cost: Money) -> Markup:
@@ -198,7 +170,7 @@ def _one_chart(timeline: Json, cost: Money) -> Markup:
     if timeline["has_objects"]:
         parts.append(_objects(timeline))
     if timeline["days"]:
-        parts.append(folded(f"{key}: day by day", _moments_table(timeline, cost)))
+        parts.append(html.folded(f"{key}: day by day", _moments_table(timeline, cost)))
     return join(parts)
 
 
@@ -217,14 +189,14 @@ def _words(timeline: Json, cost: Money) -> Markup | None:
 def _commits(timeline: Json) -> Markup:
     span, days = timeline["span"], [d for d in timeline["days"] if d["day"] > 0]
     peaks = [d[side] or 0 for d in days for side in ("stored", "proposed")]
-    f = frame(span, peaks, _TIMELINE_HEIGHT)
-    parts = axes(f, count, day_ticks(span), "commits that expire, by days from now")
-    width = (WIDTH - LEFT - RIGHT) / span
+    f = svg.frame(span, peaks, _TIMELINE_HEIGHT)
+    parts = svg.axes(f, count, svg.day_ticks(span), "commits that expire, by days from now")
+    width = (svg.WIDTH - svg.LEFT - svg.RIGHT) / span
     for d in days:
         proposed, stored = d["proposed"] or 0, d["stored"] or 0
         title = f"{moment(d['until'])}: {proposed:,} under the proposed rules, {stored:,} under the stored"
-        parts.append(column(f, d["day"] - 1, width * 0.45, d["stored"] or 0, "bar quiet", title))
-        parts.append(column(f, d["day"] - 0.5, width * 0.45, d["proposed"] or 0, "bar loud", title))
+        parts.append(svg.column(f, d["day"] - 1, width * 0.45, d["stored"] or 0, "bar quiet", title))
+        parts.append(svg.column(f, d["day"] - 0.5, width * 0.45, d["proposed"] or 0, "bar loud", title))
         if d["branches"]:
             parts.append(_branch_mark(f, d))
     sides = ((side, sum(d[side] or 0 for d in days)) for side in ("stored", "proposed"))
@@ -235,27 +207,27 @@ def _commits(timeline: Json) -> Markup:
     )
     if any(d["branches"] for d in days):
         caption += " Triangles mark branches that policies delete."
-    drawn = picture(f"Commits that expire within {span} days", summary, parts, _TIMELINE_HEIGHT)
-    return figure(drawn, caption)
+    drawn = svg.picture(f"Commits that expire within {span} days", summary, parts, _TIMELINE_HEIGHT)
+    return html.figure(drawn, caption)
 
 
-def _branch_mark(f: Frame, day: Json) -> Markup:
+def _branch_mark(f: svg.Frame, day: Json) -> Markup:
     title = f"{moment(day['until'])}: {count_of(len(day['branches']), 'branch')}: {_names(day['branches'])}"
-    at = f"translate({f.x(day['day'] - 0.5)} {TOP - 8})"
+    at = f"translate({f.x(day['day'] - 0.5)} {svg.TOP - 8})"
     return el("path", el("title", title), cls="gone-branch", d="M-6-5h12l-6 10z", transform=at)
 
 
 def _objects(timeline: Json) -> Markup:
     span, days = timeline["span"], [d for d in timeline["days"] if d["size_bytes"]]
-    f = frame(span, [d["size_bytes"] for d in days], _TIMELINE_HEIGHT)
-    parts = axes(f, size, day_ticks(span), "bytes that expire, by days from now")
-    width = (WIDTH - LEFT - RIGHT) / span * 0.8
+    f = svg.frame(span, [d["size_bytes"] for d in days], _TIMELINE_HEIGHT)
+    parts = svg.axes(f, size, svg.day_ticks(span), "bytes that expire, by days from now")
+    width = (svg.WIDTH - svg.LEFT - svg.RIGHT) / span * 0.8
     for d in days:
         title = f"{moment(d['until'])}: {volume(d)}"
-        parts.append(column(f, d["day"] - 0.9, width, d["size_bytes"], "bar", title))
+        parts.append(svg.column(f, d["day"] - 0.9, width, d["size_bytes"], "bar", title))
     total = f"{size(sum(d['size_bytes'] for d in days))} under the proposed rules"
-    drawn = picture(f"Bytes that expire within {span} days", total, parts, _TIMELINE_HEIGHT)
-    return figure(
+    drawn = svg.picture(f"Bytes that expire within {span} days", total, parts, _TIMELINE_HEIGHT)
+    return html.figure(
         drawn, "These are the expirations under the proposed rules, from the horizon of the given curve."
     )
 
@@ -270,21 +242,21 @@ def _moments_table(timeline: Json, cost: Money) -> Markup:
     headers += ["objects", "bytes", *cost.header(" ")] if timeline["has_objects"] else []
     figures = range(1, len(headers))
     headers.append("branches that policies delete")
-    rows: list[list[Cell]] = []
+    rows: list[list[html.Cell]] = []
     for d in timeline["days"]:
-        row: list[Cell] = [(moment(d["until"]), {"data_sort": d["day"]})]
+        row: list[html.Cell] = [(moment(d["until"]), {"data_sort": d["day"]})]
         if timeline["has_commits"]:
             row += [_quiet(d["stored"]), _quiet(d["proposed"])]
         if timeline["has_objects"]:
-            row += [amount(d["objects"] or 0), amount(d["size_bytes"] or 0, size)]
-            row += cells(costs(cost, d["size_bytes"] or 0))
+            row += [html.amount(d["objects"] or 0), html.amount(d["size_bytes"] or 0, size)]
+            row += html.cells(costs(cost, d["size_bytes"] or 0))
         rows.append([*row, _names(d["branches"])])
     caption = f"Day by day, {timeline['key']}"
-    return table(caption, headers, rows, figures=figures, sortable=True, hidden_caption=True)
+    return html.table(caption, headers, rows, figures=figures, sortable=True, hidden_caption=True)
 
 
-def _quiet(value: int | None) -> Cell:
-    return ("no rules", {"cls": "none", "data_sort": 0}) if value is None else amount(value)
+def _quiet(value: int | None) -> html.Cell:
+    return ("no rules", {"cls": "none", "data_sort": 0}) if value is None else html.amount(value)
 
 
 VERDICTS = {
@@ -307,21 +279,21 @@ SHAPES = {
 }
 
 
-def graph_section(document: Json) -> tuple[Section | None, list[Markup]]:
+def graph_section(document: Json) -> tuple[html.Section | None, list[Markup]]:
     """The section, or None without a history, and the blocks of data that it needs."""
     graphs = document["graphs"]
     if not graphs:
         return None, []
     body = join([*(_counts(graph) for graph in graphs), _frame(graphs)])
-    data = [data_block(f"graph-{n}", graph) for n, graph in enumerate(graphs)]
-    return Section("graph", "Commit graph", body), data
+    data = [html.data_block(f"graph-{n}", graph) for n, graph in enumerate(graphs)]
+    return html.Section("graph", "Commit graph", body), data
 
 
 def _counts(graph: Json) -> Markup:
     rows = [
         [
             HORIZONS[name],
-            *(amount(counts[v], cls="risk" if v.startswith("at_risk") else "some") for v in VERDICTS),
+            *(html.amount(counts[v], cls="risk" if v.startswith("at_risk") else "some") for v in VERDICTS),
         ]
         for name, counts in graph["counts"].items()
     ]
@@ -348,18 +320,18 @@ def _counts(graph: Json) -> Markup:
             el("h3", graph["key"]),
             el("p", " ".join(notes)),
             moved,
-            table(f"Commits of {graph['key']} by verdict", headers, rows, figures=range(1, 7)),
+            html.table(f"Commits of {graph['key']} by verdict", headers, rows, figures=range(1, 7)),
         ]
     )
 
 
 def _frame(graphs: Sequence[Json]) -> Markup:
-    return fragment(
+    return html.fragment(
         "graph.html",
         repositories=[el("option", graph["key"], value=n) for n, graph in enumerate(graphs)],
         moments=[el("option", label, value=n) for n, label in enumerate(HORIZONS.values())],
         verdicts=[
-            fragment("verdict.html", name=name, shape=SHAPES[name], label=label, meaning=meaning)
+            html.fragment("verdict.html", name=name, shape=SHAPES[name], label=label, meaning=meaning)
             for name, (label, meaning) in VERDICTS.items()
         ],
     )
@@ -372,11 +344,11 @@ _OTHER_RULES = (
 )
 
 
-def curves_section(document: Json) -> Section | None:
+def curves_section(document: Json) -> html.Section | None:
     if not document["curves"]:
         return None
     plans = {key_of(r): r for r in document["plan"]["repositories"]}
-    return Section(
+    return html.Section(
         "curves",
         "Retention curves",
         join([_one(placed, plans.get(placed["key"])) for placed in document["curves"]]),
@@ -416,10 +388,10 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
     worse = [p for p in curve["server"] if p["at_risk"]["objects"]]
     span = max([2, -(-max(curve["points"][-1]["days"], *marked, 1) * 11 // 10), *(p["days"] for p in worse)])
     steps = [(p["days"], p["size_bytes"]) for p in curve["points"]]
-    f = frame(span, [*(p["size_bytes"] for p in (*curve["points"], *curve["server"]))])
-    parts = axes(f, size, day_ticks(span), "bytes that expire, by days of retention")
-    parts.append(el("path", cls="area", d=area_path(f, steps)))
-    parts.append(el("path", cls="step", d=step_path(f, steps)))
+    f = svg.frame(span, [*(p["size_bytes"] for p in (*curve["points"], *curve["server"]))])
+    parts = svg.axes(f, size, svg.day_ticks(span), "bytes that expire, by days of retention")
+    parts.append(el("path", cls="area", d=svg.area_path(f, steps)))
+    parts.append(el("path", cls="step", d=svg.step_path(f, steps)))
     if repository is None:
         parts += _mark(f, curve, curve["days_now"], "now", "the curve's rules")
     elif stored == proposed:
@@ -438,23 +410,23 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
     return join(
         [
             el("h4", name),
-            figure(picture(name, " ".join(summary), parts), caption),
-            folded(f"{name}: the figures", _figures(curve, name, Money.of(repository or {}))),
+            html.figure(svg.picture(name, " ".join(summary), parts), caption),
+            html.folded(f"{name}: the figures", _figures(curve, name, Money.of(repository or {}))),
         ]
     )
 
 
-def _mark(f: Frame, curve: CurveRow, at: int | None, cls: str, what: str) -> list[Markup]:
+def _mark(f: svg.Frame, curve: CurveRow, at: int | None, cls: str, what: str) -> list[Markup]:
     if at is None or not 0 <= at <= f.span:
         return []
     goes = expiring_at(curve, at)
-    marked = upright(f, at, cls, f"{what}: {days(at)}, {size(goes['size_bytes'])}")
+    marked = svg.upright(f, at, cls, f"{what}: {days(at)}, {size(goes['size_bytes'])}")
     if cls == "then":  # below the other label, which may be close
-        marked[1] = Markup(marked[1].replace(f'y="{TOP + 12}"', f'y="{TOP + 30}"'))
+        marked[1] = Markup(marked[1].replace(f'y="{svg.TOP + 12}"', f'y="{svg.TOP + 30}"'))
     return marked
 
 
-def _worse(f: Frame, point: ServerDaysPoint) -> Markup:
+def _worse(f: svg.Frame, point: ServerDaysPoint) -> Markup:
     title = f"{days(point['days'])}: the server deletes {size(point['size_bytes'])}, of it at risk " + size(
         point["at_risk"]["size_bytes"]
     )
@@ -472,7 +444,7 @@ def _figures(curve: CurveRow, name: str, cost: Money) -> Markup:
         risk = "not computed" if server is None else f"{count(server['at_risk']['objects'])} more"
         rows.append([days(at), *amounts(expiring_at(curve, at), cost), risk])
     headers = ("days", "objects expire", "bytes expire", *cost.header(" "), "the server deletes")
-    return table(name, headers, rows, figures=range(1, 3 + cost.shown), hidden_caption=True)
+    return html.table(name, headers, rows, figures=range(1, 3 + cost.shown), hidden_caption=True)
 
 
 def render_report(document: Json) -> str:
@@ -488,4 +460,4 @@ def render_report(document: Json) -> str:
         branches_section(document),
         notes_section(document),
     ]
-    return page(document, sections, data)
+    return html.page(document, sections, data)

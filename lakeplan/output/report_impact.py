@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lakeplan.output import plan_impact
 from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.plan import summary_text
 from lakeplan.output.plan_changes import (
@@ -15,18 +16,6 @@ from lakeplan.output.plan_changes import (
     weakened_table,
     weakened_title,
     writing,
-)
-from lakeplan.output.plan_impact import (
-    AT_MOST,
-    IMPACT,
-    MOMENT,
-    NO_REASON,
-    gates_of,
-    impact_table,
-    largest_first,
-    moment_table,
-    scope_of,
-    tag_table,
 )
 from lakeplan.output.plan_settings import TITLES, changing, pins_table, setting_table, settings_of
 from lakeplan.output.report_shell import Section, table, table_of
@@ -100,14 +89,14 @@ def _weakened(plan: Json) -> Markup | None:
 
 def gates_section(document: Json) -> Section | None:
     """Every gate that did not pass, refused ones first; those that passed are counted."""
-    gates = gates_of(document["plan"])
+    gates = plan_impact.gates_of(document["plan"])
     shown = sorted((g for g in gates if g["outcome"] != "passed"), key=lambda g: OUTCOMES.index(g["outcome"]))
     if not gates:
         return None
     rows = [
         [
             g["gate"],
-            scope_of(g["scope"]),
+            plan_impact.scope_of(g["scope"]),
             el("span", g["outcome"].upper(), cls=f"outcome {g['outcome']}"),
             g["message"],
             g["opens_with"],
@@ -170,14 +159,17 @@ _DETAILED = 50
 _IMPACT_ROWS = 1000
 _PREFIX_ROWS = 60
 _OPEN = 3
-_COLUMNS = (*IMPACT[:-2], "objects in\n7 days", *IMPACT[-2:])
+_COLUMNS = (*plan_impact.IMPACT[:-2], "objects in\n7 days", *plan_impact.IMPACT[-2:])
 
 
 def impact_section(document: Json) -> Section:
-    repositories = sorted(document["repositories"], key=largest_first)
+    repositories = sorted(document["repositories"], key=plan_impact.largest_first)
     if not repositories:
         return Section("impact", "Impact", el("p", "No repository changes."))
-    parts = [el("p", f"{AT_MOST[0].upper()}{AT_MOST[1:]}.", cls="dim"), _summary(repositories)]
+    parts = [
+        el("p", f"{plan_impact.AT_MOST[0].upper()}{plan_impact.AT_MOST[1:]}.", cls="dim"),
+        _summary(repositories),
+    ]
     for n, repository in enumerate(repositories[:_DETAILED]):
         parts.append(_details(repository, is_open=n < _OPEN))
     if len(repositories) > _DETAILED:
@@ -187,7 +179,7 @@ def impact_section(document: Json) -> Section:
 
 
 def _summary(repositories: Sequence[Json]) -> Markup:
-    figures = impact_table(repositories, _COLUMNS, with_money=priced(repositories))
+    figures = plan_impact.impact_table(repositories, _COLUMNS, with_money=priced(repositories))
     title = "What expires through this plan, by repository"
     made = table_of(title, figures, _IMPACT_ROWS, sortable=True, hidden_caption=False)
     return join([made, *more(len(repositories), _IMPACT_ROWS)])
@@ -197,7 +189,9 @@ def _details(repository: Json, *, is_open: bool) -> Markup:
     impact = repository["impact"]
     words = []
     if impact["status"] == "unknown":
-        words.append(el("p", el("strong", UNKNOWN), f": {impact['reason'] or NO_REASON}", cls="alert"))
+        words.append(
+            el("p", el("strong", UNKNOWN), f": {impact['reason'] or plan_impact.NO_REASON}", cls="alert")
+        )
     elif impact["status"] == "not_asked":
         words.append(el("p", "Its impact was not computed because nothing would be written here."))
     elif impact["reason"]:
@@ -240,10 +234,10 @@ def _pins(repository: Json) -> Markup | None:
 
 
 def _moments(repository: Json) -> Markup | None:
-    columns = (*MOMENT[:3], "kept again", *MOMENT[3:])
+    columns = (*plan_impact.MOMENT[:3], "kept again", *plan_impact.MOMENT[3:])
     return table_of(
         f"Now, in 7 days and in 30 days, {key_of(repository)}",
-        moment_table(repository, columns),
+        plan_impact.moment_table(repository, columns),
         hidden_caption=False,
     )
 
@@ -266,7 +260,7 @@ def _prefixes(repository: Json) -> Markup | None:
 
 
 def _tags(repository: Json) -> Markup:
-    tags = tag_table(repository)
+    tags = plan_impact.tag_table(repository)
     made = table_of("Tags that lose data", tags, _IMPACT_ROWS, hidden_caption=False)
     return join([made, *more(len(tags.rows), _IMPACT_ROWS)])
 

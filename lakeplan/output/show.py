@@ -7,31 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from lakeplan.output import plan_impact, plan_settings
 from lakeplan.output.annotations import Place, junit_case, junit_suite, junit_text
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import DEFAULT, MARKS, NOT_SET, key_of
-from lakeplan.output.plan_impact import (
-    AT_MOST,
-    backlog_of,
-    impact_details,
-    render_failures,
-    render_gates,
-    render_warnings,
-)
-from lakeplan.output.plan_settings import (
-    BY_RUN,
-    BY_THE_JOB,
-    PINS,
-    TITLES,
-    branches_of,
-    changing,
-    notes,
-    pin_counts,
-    pins_of,
-    render_setting_changes,
-    run_branches_of,
-    settings_of,
-)
 from lakeplan.output.text import Json, count, days, duration, moment, safe
 from lakeplan.values.units import count_of
 
@@ -47,44 +26,51 @@ def render_repository(repository: Json, console: Console) -> None:
     page.hanging(mark, page.join(Cell(key_of(repository), "bold")), page.join(_action(repository)))
     _facts(page, repository)
     _rules(page, repository)
-    render_setting_changes(page, [repository])
-    if changing(repository):
-        page.heading("Pins", PINS)
-        pins_of(page, repository, limit=None)
-    if any(kind == "branch_lifecycle" for kind, _ in settings_of(repository)):
-        page.heading("Branches", BY_THE_JOB)
-        branches_of(page, repository, limit=None)
+    plan_settings.render_setting_changes(page, [repository])
+    if plan_settings.changing(repository):
+        page.heading("Pins", plan_settings.PINS)
+        plan_settings.pins_of(page, repository, limit=None)
+    if any(kind == "branch_lifecycle" for kind, _ in plan_settings.settings_of(repository)):
+        page.heading("Branches", plan_settings.BY_THE_JOB)
+        plan_settings.branches_of(page, repository, limit=None)
     if repository["lifecycle"] is not None and repository["failure"] is None:
-        page.heading("Branches", BY_RUN)
-        run_branches_of(page, repository, limit=None, lists_kept=True)
-    for kind, setting in settings_of(repository):
+        page.heading("Branches", plan_settings.BY_RUN)
+        plan_settings.run_branches_of(page, repository, limit=None, lists_kept=True)
+    for kind, setting in plan_settings.settings_of(repository):
         if kind != "branch_lifecycle":
-            notes(page, setting["notes"])
+            plan_settings.notes(page, setting["notes"])
     impact = repository["impact"]
-    page.heading("Impact", AT_MOST)
-    impact_details(page, repository, prefixes=None)
-    backlog_of(page, repository)
+    page.heading("Impact", plan_impact.AT_MOST)
+    plan_impact.impact_details(page, repository, prefixes=None)
+    plan_impact.backlog_of(page, repository)
     if impact["status"] == "simulated":
         read = f"{count_of(impact['ranges_read'], 'range')}, {count_of(impact['entries_read'], 'entry')}"
         page.line(Cell(f"read: {read}", "dim"), indent=2)
-    render_gates(page, repository["gates"], all_of_them=True)
-    render_warnings(page, [repository], tags_shown=None)
-    render_failures(page, [repository])
+    plan_impact.render_gates(page, repository["gates"], all_of_them=True)
+    plan_impact.render_warnings(page, [repository], tags_shown=None)
+    plan_impact.render_failures(page, [repository])
     page.blank()
 
 
 def _action(repository: Json) -> str:
     if repository["failure"] is not None:
         return "failed to plan"
-    others = [f"{TITLES[kind]}: {setting['action']}" for kind, setting in settings_of(repository)]
-    pins = [f"pins: {pin_counts(repository)}"] if changing(repository) else []
+    others = [
+        f"{plan_settings.TITLES[kind]}: {setting['action']}"
+        for kind, setting in plan_settings.settings_of(repository)
+    ]
+    pins = [f"pins: {plan_settings.pin_counts(repository)}"] if plan_settings.changing(repository) else []
     return "; ".join([_rules_action(repository), *pins, *others])
 
 
 def _overall(repository: Json) -> str:
     """One word for all its settings, as the model's ``overall``."""
-    pins = "change" if changing(repository) else "none"
-    actions = {repository["action"], pins, *(s["action"] for _, s in settings_of(repository))} - {"none"}
+    pins = "change" if plan_settings.changing(repository) else "none"
+    actions = {
+        repository["action"],
+        pins,
+        *(s["action"] for _, s in plan_settings.settings_of(repository)),
+    } - {"none"}
     return "none" if not actions else actions.pop() if len(actions) == 1 else "change"
 
 

@@ -11,40 +11,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lakeplan.output.drawing import (
-    LEFT,
-    WIDTH,
-    Frame,
-    Label,
-    Markup,
-    area_path,
-    axes,
-    column,
-    day_ticks,
-    el,
-    frame,
-    join,
-    step_path,
-    words,
-)
+from lakeplan.output import drawing as svg
+from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.text import Money, amounts, count, days, duration, moment, percent, size, volume
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
-    from lakeplan.simulation.documents import (
-        BranchRow,
-        CurveDocument,
-        CurveRow,
-        DayRow,
-        DaysPoint,
-        Figure,
-        HorizonRow,
-        PrefixRow,
-        RuleSetRow,
-        ServerDaysPoint,
-        SimulateDocument,
-    )
+    from lakeplan.simulation import documents
     from lakeplan.values.rules import RulesBody
     from lakeplan.values.simulation import AmountRow
 
@@ -52,7 +26,7 @@ if TYPE_CHECKING:
 ROWS_SHOWN = 10
 RULES_SHOWN = 5
 
-_KEPT: tuple[tuple[Figure, str], ...] = (
+_KEPT: tuple[tuple[documents.Figure, str], ...] = (
     ("kept_by_commits", "a kept commit contains it"),
     ("kept_uncommitted", "uncommitted"),
     ("kept_young", "younger than the minimum age"),
@@ -60,7 +34,7 @@ _KEPT: tuple[tuple[Figure, str], ...] = (
 )
 
 
-def render_simulate(document: SimulateDocument, console: Console) -> None:
+def render_simulate(document: documents.SimulateDocument, console: Console) -> None:
     """Print the rules, what would be deleted and kept, why and where, and warnings."""
     page = Page(console)
     page.line(Cell(document["namespace"], "bold"), f"  as of {moment(document['as_of'])}")
@@ -70,13 +44,13 @@ def render_simulate(document: SimulateDocument, console: Console) -> None:
     _warnings(page, document)
 
 
-def _warnings(page: Page, document: SimulateDocument | CurveDocument) -> None:
+def _warnings(page: Page, document: documents.SimulateDocument | documents.CurveDocument) -> None:
     if document["warnings"]:
         page.heading("Warnings")
         page.warnings(document["warnings"], indent=2)
 
 
-def _read(document: SimulateDocument) -> str:
+def _read(document: documents.SimulateDocument) -> str:
     refs, read = document["refs"], document["read"]
     text = ", ".join(
         (
@@ -91,7 +65,7 @@ def _read(document: SimulateDocument) -> str:
     return text + (f"; minimum age {duration(document['min_age_seconds'])}" if document["listing"] else "")
 
 
-def _rule_set(page: Page, document: SimulateDocument, rule_set: RuleSetRow) -> None:
+def _rule_set(page: Page, document: documents.SimulateDocument, rule_set: documents.RuleSetRow) -> None:
     title = "Rules" if rule_set["name"] == "rules" else "Rules to compare"
     page.heading(title, _rules(rule_set["rules"]))
     commits = rule_set["commits"]
@@ -111,10 +85,12 @@ def _rules(rules: RulesBody) -> str:
     return names([f"default {days(rules['default_retention_days'])}", *texts], RULES_SHOWN)
 
 
-def _objects(page: Page, document: SimulateDocument, objects: Mapping[Figure, AmountRow]) -> None:
+def _objects(
+    page: Page, document: documents.SimulateDocument, objects: Mapping[documents.Figure, AmountRow]
+) -> None:
     up_to = "up to " if document["at_most"] else ""
 
-    def row(label: str, key: Figure, style: str = "") -> list[Cell]:
+    def row(label: str, key: documents.Figure, style: str = "") -> list[Cell]:
         return [Cell(text, style) for text in (label, *amounts(objects[key]))]
 
     rows = [
@@ -131,7 +107,7 @@ def _objects(page: Page, document: SimulateDocument, objects: Mapping[Figure, Am
     page.table(("", "objects", "bytes"), rows, figures=(1, 2))
 
 
-def _prefixes(page: Page, prefixes: Sequence[PrefixRow]) -> None:
+def _prefixes(page: Page, prefixes: Sequence[documents.PrefixRow]) -> None:
     below = [p for p in prefixes if p["depth"]]
     if below:
         page.blank()
@@ -139,7 +115,7 @@ def _prefixes(page: Page, prefixes: Sequence[PrefixRow]) -> None:
         page.table(("largest prefixes to be deleted", "objects", "bytes"), rows, figures=(1, 2))
 
 
-def _branches(page: Page, branches: Sequence[BranchRow]) -> None:
+def _branches(page: Page, branches: Sequence[documents.BranchRow]) -> None:
     if branches:
         page.blank()
         rows = [
@@ -156,7 +132,7 @@ BAR_FROM_WIDTH = 100
 """Narrower terminals have no room for bars."""
 
 
-def render_curve(document: CurveDocument, console: Console) -> None:
+def render_curve(document: documents.CurveDocument, console: Console) -> None:
     """Print what expires at each retention period, rule by rule, then the forecast and warnings."""
     page = Page(console)
     page.line(Cell(document["repository"], "bold"), f"  as of {moment(document['as_of'])}")
@@ -179,19 +155,19 @@ def render_curve(document: CurveDocument, console: Console) -> None:
     _warnings(page, document)
 
 
-def title_of(curve: CurveRow) -> str:
+def title_of(curve: documents.CurveRow) -> str:
     """The name of the rule that varies."""
     return "Default retention" if curve["branch_id"] is None else f"Branch {curve['branch_id']}"
 
 
-def expiring_at(curve: CurveRow, at: int) -> DaysPoint:
+def expiring_at(curve: documents.CurveRow, at: int) -> documents.DaysPoint:
     """Return the data that expires by the documented rule at this retention: the last step at or before
     it."""
     steps = [point for point in curve["points"] if point["days"] <= max(at, 0)]
     return steps[-1]
 
 
-def _curves(page: Page, curves: Sequence[CurveRow], whole: int, cost: Money) -> None:
+def _curves(page: Page, curves: Sequence[documents.CurveRow], whole: int, cost: Money) -> None:
     """Print one table with the rows of every rule. An arrow marks the current retention."""
     page.heading("What expires by retention", f"{page.arrow} the current retention")
     bars = page.width >= BAR_FROM_WIDTH
@@ -207,7 +183,7 @@ def _curves(page: Page, curves: Sequence[CurveRow], whole: int, cost: Money) -> 
     page.table(headers, rows, figures=range(1, share + 1), solid=(share + 1,))
 
 
-def _rows(curve: CurveRow, asked: Mapping[int, ServerDaysPoint]) -> list[int]:
+def _rows(curve: documents.CurveRow, asked: Mapping[int, documents.ServerDaysPoint]) -> list[int]:
     """The days that get a row: the requested ones, and every step if there are few."""
     steps = [point["days"] for point in curve["points"]]
     last = steps[-1]
@@ -220,9 +196,9 @@ def _rows(curve: CurveRow, asked: Mapping[int, ServerDaysPoint]) -> list[int]:
 
 def _row(
     page: Page,
-    curve: CurveRow,
+    curve: documents.CurveRow,
     at: int,
-    asked: Mapping[int, ServerDaysPoint],
+    asked: Mapping[int, documents.ServerDaysPoint],
     whole: int,
     cost: Money,
     *,
@@ -247,7 +223,7 @@ def _bar(page: Page, part: int, whole: int) -> str:
     return block * max(1, round(BAR_WIDTH * part / whole))
 
 
-def _horizon(page: Page, horizon: HorizonRow, cost: Money) -> None:
+def _horizon(page: Page, horizon: documents.HorizonRow, cost: Money) -> None:
     total, gone = horizon["total"], horizon["gone_now"]
     page.heading(f"The next {days(horizon['days'])}, assuming no new commits")
     by = moment(horizon["until"])
@@ -262,7 +238,7 @@ def _horizon(page: Page, horizon: HorizonRow, cost: Money) -> None:
         page.table(headers, rows, figures=range(1, len(headers)))
 
 
-def _grouped(losses: Sequence[DayRow]) -> list[tuple[str, int, int, int]]:
+def _grouped(losses: Sequence[documents.DayRow]) -> list[tuple[str, int, int, int]]:
     """A row for each day or, if there are many, for several days."""
     span = 1
     while len({-(-loss["day"] // span) for loss in losses}) > CURVE_ROWS_SHOWN:
@@ -314,14 +290,14 @@ def _objects_of(amount: AmountRow) -> int:
     return amount["objects"]
 
 
-PANELS: tuple[tuple[int, Measure, Label, str], ...] = (
-    (LEFT, _bytes, size, "bytes"),
-    (LEFT + PANEL + GAP, _objects_of, count, "objects"),
+PANELS: tuple[tuple[int, Measure, svg.Label, str], ...] = (
+    (svg.LEFT, _bytes, size, "bytes"),
+    (svg.LEFT + PANEL + GAP, _objects_of, count, "objects"),
 )
 """Left edge, figure, how it is written, and its name."""
 
 
-def curve_svg(document: CurveDocument) -> str:
+def curve_svg(document: documents.CurveDocument) -> str:
     """The text of an SVG file."""
     rows = [_curve_row(curve, HEAD + n * ROW) for n, curve in enumerate(document["curves"])]
     bottom = HEAD + len(rows) * ROW
@@ -337,15 +313,15 @@ def curve_svg(document: CurveDocument) -> str:
         el("title", title),
         el("desc", _description(document)),
         Markup(f"<style>{STYLE}</style>"),
-        el("rect", cls="paper", width=WIDTH, height=bottom),
-        words(24, 34, _clipped(title, 100), "title"),
-        words(24, 54, _clipped(f"as of {moment(document['as_of'])}; {held}", 150), "dim"),
+        el("rect", cls="paper", width=svg.WIDTH, height=bottom),
+        svg.words(24, 34, _clipped(title, 100), "title"),
+        svg.words(24, 54, _clipped(f"as of {moment(document['as_of'])}; {held}", 150), "dim"),
         _legend(document),
         *rows,
         xmlns="http://www.w3.org/2000/svg",
         role="img",
-        viewBox=f"0 0 {WIDTH} {bottom}",
-        width=WIDTH,
+        viewBox=f"0 0 {svg.WIDTH} {bottom}",
+        width=svg.WIDTH,
         height=bottom,
     )
     return f"{picture}\n"
@@ -355,7 +331,7 @@ def _clipped(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
-def _description(document: CurveDocument) -> str:
+def _description(document: documents.CurveDocument) -> str:
     """The description for people who do not see the picture."""
     return " ".join(
         f"{title_of(curve)}: at {days(curve['days_now'])} {count_of(curve['now']['objects'], 'object')} of "
@@ -364,25 +340,25 @@ def _description(document: CurveDocument) -> str:
     )
 
 
-def _legend(document: CurveDocument) -> Markup:
+def _legend(document: documents.CurveDocument) -> Markup:
     parts = [
         el("rect", cls="area", x=24, y=65, width=22, height=10),
         el("path", cls="step", d="M24 65H46"),
-        words(52, 74, "expires by the documented rule", "dim"),
+        svg.words(52, 74, "expires by the documented rule", "dim"),
         el("line", cls="now", x1=252, x2=274, y1=70, y2=70),
-        words(280, 74, "days of the rules now", "dim"),
+        svg.words(280, 74, "days of the rules now", "dim"),
     ]
     if any(point["at_risk"]["objects"] for curve in document["curves"] for point in curve["server"]):
         parts.append(el("path", cls="server", d="M424 70l5-5 5 5-5 5z"))
-        parts.append(words(440, 74, "the server deletes more at this retention", "warn"))
+        parts.append(svg.words(440, 74, "the server deletes more at this retention", "warn"))
     return join(parts)
 
 
 def _titles(top: int, title: str, note: str) -> list[Markup]:
-    return [words(24, top + 14, title, "head"), words(WIDTH - 24, top + 14, note, "dim end")]
+    return [svg.words(24, top + 14, title, "head"), svg.words(svg.WIDTH - 24, top + 14, note, "dim end")]
 
 
-def _curve_row(curve: CurveRow, top: int) -> Markup:
+def _curve_row(curve: documents.CurveRow, top: int) -> Markup:
     note = f"{days(curve['days_now'])} now: {volume(curve['now'])} expire"
     last = max(curve["points"][-1]["days"], curve["days_now"], 1)
     differ = [p["days"] for p in curve["server"] if p["at_risk"]["objects"]]
@@ -391,17 +367,17 @@ def _curve_row(curve: CurveRow, top: int) -> Markup:
     for left, of, label, name in PANELS:
         peaks = [of(p) for p in (*curve["points"], *curve["server"])]
         parts += _steps(
-            frame(span, peaks, HEIGHT, left=left, top=top + 30, width=PANEL), curve, of, label, name
+            svg.frame(span, peaks, HEIGHT, left=left, top=top + 30, width=PANEL), curve, of, label, name
         )
     return join(parts)
 
 
-def _steps(f: Frame, curve: CurveRow, of: Measure, label: Label, name: str) -> list[Markup]:
+def _steps(f: svg.Frame, curve: documents.CurveRow, of: Measure, label: svg.Label, name: str) -> list[Markup]:
     steps = [(p["days"], of(p)) for p in curve["points"]]
     parts = [
-        *axes(f, label, day_ticks(int(f.span)), f"{name} that expire, by days of retention"),
-        el("path", cls="area", d=area_path(f, steps)),
-        el("path", cls="step", d=step_path(f, steps)),
+        *svg.axes(f, label, svg.day_ticks(int(f.span)), f"{name} that expire, by days of retention"),
+        el("path", cls="area", d=svg.area_path(f, steps)),
+        el("path", cls="step", d=svg.step_path(f, steps)),
     ]
     if 0 <= curve["days_now"] <= f.span:
         at = f.x(curve["days_now"])
@@ -413,7 +389,9 @@ def _steps(f: Frame, curve: CurveRow, of: Measure, label: Label, name: str) -> l
     ]
 
 
-def _server_mark(f: Frame, curve: CurveRow, point: ServerDaysPoint, of: Measure, label: Label) -> Markup:
+def _server_mark(
+    f: svg.Frame, curve: documents.CurveRow, point: documents.ServerDaysPoint, of: Measure, label: svg.Label
+) -> Markup:
     at, high, low = f.x(point["days"]), f.y(of(point)), f.y(of(expiring_at(curve, point["days"])))
     more = label(of(point["at_risk"]))
     return el(
@@ -424,15 +402,15 @@ def _server_mark(f: Frame, curve: CurveRow, point: ServerDaysPoint, of: Measure,
     )
 
 
-def _horizon_row(horizon: HorizonRow, top: int) -> Markup:
+def _horizon_row(horizon: documents.HorizonRow, top: int) -> Markup:
     note = f"{volume(horizon['total'])} by {moment(horizon['until'])}"
     losses, span = horizon["days_with_losses"], horizon["days"]
     parts = _titles(top, f"The next {days(span)}, assuming no new commits", note)
     for left, of, label, name in PANELS:
-        f = frame(span, map(of, losses), HEIGHT, left=left, top=top + 30, width=PANEL)
-        parts += axes(f, label, day_ticks(span), f"{name} that expire, by days from now")
+        f = svg.frame(span, map(of, losses), HEIGHT, left=left, top=top + 30, width=PANEL)
+        parts += svg.axes(f, label, svg.day_ticks(span), f"{name} that expire, by days from now")
         for loss in losses:
             caption = f"by {moment(loss['until'])}: {label(of(loss))}"
             width = max(1.0, PANEL / span * 0.8)
-            parts.append(column(f, loss["day"] - 0.8, width, of(loss), "bar", caption))
+            parts.append(svg.column(f, loss["day"] - 0.8, width, of(loss), "bar", caption))
     return join(parts)

@@ -21,25 +21,7 @@ from lakeplan.values.sweep import MarkStage, Outcome
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
-    from lakeplan.sweep.documents import (
-        AfterApplyDocument,
-        AgeRow,
-        ApprovalDocument,
-        ClassName,
-        ContentsRow,
-        ForecastRow,
-        KeeperName,
-        ListedMark,
-        ListedState,
-        MarkDocument,
-        MarkListDocument,
-        MarksDocument,
-        ObjectsDocument,
-        PrefixRow,
-        PurgeDocument,
-        RestoreDocument,
-        SweepDocument,
-    )
+    from lakeplan.sweep import documents
 
 
 PREFIXES_SHOWN = 20
@@ -47,7 +29,7 @@ COMMITS_SHOWN = 10
 KEEPERS_SHOWN = 20
 
 
-def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
+def render_contents(page: Page, contents: documents.ContentsRow, cost: Money) -> None:
     """Print what would be deleted, by prefix, age and last commit, and what keeps the rest."""
     prefixes = contents["prefixes"]
     _print(page, prefixes_table([(row, 0) for row in prefixes], cost), PREFIXES_SHOWN)
@@ -67,7 +49,7 @@ def render_contents(page: Page, contents: ContentsRow, cost: Money) -> None:
             page.labelled("forecast:", "bold", words)
 
 
-def prefixes_table(rows: Iterable[tuple[PrefixRow, int]], cost: Money) -> Table:
+def prefixes_table(rows: Iterable[tuple[documents.PrefixRow, int]], cost: Money) -> Table:
     """The objects to delete and to keep below each prefix, with its depth in the tree of prefixes."""
     lines = [
         [Folder(row["prefix"], depth), *volume_cells(row["goes"], cost), *volume_cells(row["kept"])]
@@ -76,13 +58,13 @@ def prefixes_table(rows: Iterable[tuple[PrefixRow, int]], cost: Money) -> Table:
     return Table(("prefix", "objects", "size", *cost.header(), "kept\nobjects", "kept\nsize"), lines)
 
 
-def ages_table(contents: ContentsRow, cost: Money) -> Table:
+def ages_table(contents: documents.ContentsRow, cost: Money) -> Table:
     """The objects to delete, by their age at the mark."""
     rows = [[Cell(age_words(row)), *volume_cells(row, cost)] for row in contents["ages"]]
     return Table(("age", "objects", "size", *cost.header()), rows)
 
 
-def commits_table(contents: ContentsRow, cost: Money) -> Table:
+def commits_table(contents: documents.ContentsRow, cost: Money) -> Table:
     """The objects to delete, by the last commit that had them."""
     rows = [
         [Name(row["commit_id"][:12]), Cell(moment(row["created"] or "")), *volume_cells(row, cost)]
@@ -91,7 +73,7 @@ def commits_table(contents: ContentsRow, cost: Money) -> Table:
     return Table(("last commit", "created", "objects", "size", *cost.header()), rows, names=2)
 
 
-def keepers_table(contents: ContentsRow) -> Table:
+def keepers_table(contents: documents.ContentsRow) -> Table:
     """The objects that are kept, by what keeps them."""
     rows = [
         [Name(keeper_words(row)), Cell(class_words(row["class"])), *volume_cells(row)]
@@ -106,7 +88,7 @@ def _print(page: Page, table: Table, limit: int | None = None) -> None:
         table.print_on(page, limit, solid=(1,) if table.names > 1 else ())
 
 
-def forecast_words(row: ForecastRow) -> str:
+def forecast_words(row: documents.ForecastRow) -> str:
     """Return text that compares the plan's forecast with the mark."""
     least, most = row["least"], row["most"]
     if most is None:
@@ -122,21 +104,21 @@ def forecast_words(row: ForecastRow) -> str:
     )
 
 
-def age_words(row: AgeRow) -> str:
+def age_words(row: documents.AgeRow) -> str:
     """``7 to 30 days``, ``365 days or more``."""
     if row["to_days"] is None:
         return f"{row['from_days']} days or more"
     return f"{row['from_days']} to {row['to_days']} days"
 
 
-def keeper_words(row: KeeperName) -> str:
+def keeper_words(row: documents.KeeperName) -> str:
     """``tag v1.0``, ``hold on prefix audit/``."""
     if row["kind"] != "hold":
         return f"{row['kind']} {row['name']}"
     return f"hold on {row['name']}" + (f" {row['prefix']}" if row["prefix"] is not None else "")
 
 
-_CLASSES: Mapping[ClassName, tuple[str, str]] = {
+_CLASSES: Mapping[documents.ClassName, tuple[str, str]] = {
     "backlog": ("backlog", "had expired before the rules last changed"),
     "newly_expired": ("newly expired", "expired because of the last change of the rules"),
     "never_committed": ("never committed", "in no commit, and not listed as uncommitted (upper bound)"),
@@ -147,13 +129,17 @@ _CLASSES: Mapping[ClassName, tuple[str, str]] = {
 }
 
 
-def class_words(name: ClassName) -> str:
+def class_words(name: documents.ClassName) -> str:
     """``never committed``, ``near a cutoff``."""
     return _CLASSES[name][0]
 
 
 def render_marks(
-    document: MarksDocument, console: Console, stage: MarkStage = "marked", *, following: bool = True
+    document: documents.MarksDocument,
+    console: Console,
+    stage: MarkStage = "marked",
+    *,
+    following: bool = True,
 ) -> None:
     """Print what every mark would delete, what it keeps and, if ``following``, the next command. ``stage`` is
     the state that the marks are in."""
@@ -183,7 +169,7 @@ _NEXT: Mapping[MarkStage, str] = {
 }
 
 
-def _total(page: Page, document: MarksDocument, stage: MarkStage) -> None:
+def _total(page: Page, document: documents.MarksDocument, stage: MarkStage) -> None:
     marks, failed = document["marks"], len(document["failed"])
     total = total_row(mark["goes"] for mark in marks)
     title, end = {
@@ -196,7 +182,7 @@ def _total(page: Page, document: MarksDocument, stage: MarkStage) -> None:
     page.labelled(title, "bold", text, indent=0)
 
 
-def classes_table(mark: MarkDocument, cost: Money) -> Table:
+def classes_table(mark: documents.MarkDocument, cost: Money) -> Table:
     """The classes that have objects: what a sweep does with them, and why."""
     collects = mark["settings"]["never_committed"] == "collect"
     rows: list[list[Value]] = []
@@ -213,7 +199,7 @@ def classes_table(mark: MarkDocument, cost: Money) -> Table:
     return Table(headers, rows, names=2, words=1)
 
 
-def _mark(page: Page, mark: MarkDocument) -> None:
+def _mark(page: Page, mark: documents.MarkDocument) -> None:
     page.heading(f"{mark['server']}/{mark['repository']}", f"mark {mark['mark_id']}")
     cost = Money.of(mark)
     classes = classes_table(mark, cost)
@@ -235,7 +221,7 @@ def _mark(page: Page, mark: MarkDocument) -> None:
         page.labelled("blocked:", "bold red", text)
 
 
-def render_mark_list(document: MarkListDocument, console: Console) -> None:
+def render_mark_list(document: documents.MarkListDocument, console: Console) -> None:
     page = Page(console)
     if not document["marks"]:
         page.line("No mark is recorded. Run `lakeplan sweep mark` to make one.")
@@ -260,17 +246,17 @@ def render_mark_list(document: MarkListDocument, console: Console) -> None:
     page.table(headers, rows, figures=range(1, 3 + len(later)), solid=(0,), indent=0)
 
 
-def _least(mark: ListedMark, name: str) -> str:
+def _least(mark: documents.ListedMark, name: str) -> str:
     return "at least " if name == "purged" and mark["purging"] else ""
 
 
-def _all_restored(mark: ListedMark) -> bool:
+def _all_restored(mark: documents.ListedMark) -> bool:
     deleted = mark["deleted"] if mark["state"] in ("quarantined", "purged") else None
     return deleted is not None and mark["restored"] == deleted["objects"]
 
 
 _LATER: tuple[Literal["restored", "purged"], ...] = ("restored", "purged")
-_STATES: Mapping[ListedState, tuple[str, str]] = {
+_STATES: Mapping[documents.ListedState, tuple[str, str]] = {
     "marked": ("not approved", "yellow"),
     "approved": ("approved", "green"),
     "too_old": ("too old to be swept", "dim"),
@@ -290,7 +276,7 @@ _OUTCOMES: Mapping[Outcome, Cell] = {
 }
 
 
-def render_approval(document: ApprovalDocument, console: Console) -> None:
+def render_approval(document: documents.ApprovalDocument, console: Console) -> None:
     page = Page(console)
     approved = volume(document, Money.of(document))
     text = f"{approved}, by {document['by']}: {document['reason']}"
@@ -301,7 +287,7 @@ def render_approval(document: ApprovalDocument, console: Console) -> None:
     page.line(f"lakeplan sweep run {document['mark_id']}", indent=2)
 
 
-def render_sweep(document: SweepDocument, console: Console) -> None:
+def render_sweep(document: documents.SweepDocument, console: Console) -> None:
     """Print how many objects of a mark were deleted and kept, why, and what is not proven."""
     page = Page(console)
     page.heading(document["repository"], f"sweep of mark {document['mark_id']}")
@@ -341,7 +327,7 @@ def render_sweep(document: SweepDocument, console: Console) -> None:
         render_contents(page, document["contents"], cost)
 
 
-def _later(document: SweepDocument) -> str:
+def _later(document: documents.SweepDocument) -> str:
     restored, purged = document.get("restored"), document.get("purged")
     texts = [f"{count(restored)} of the deleted objects restored"] if restored else []
     if purged:
@@ -349,7 +335,7 @@ def _later(document: SweepDocument) -> str:
     return f"{'; '.join(texts)}." if texts else ""
 
 
-def _checked(page: Page, document: SweepDocument) -> None:
+def _checked(page: Page, document: documents.SweepDocument) -> None:
     """Print what ``--check`` found after the sweep."""
     if "checks" not in document:
         return
@@ -371,7 +357,7 @@ def _checked(page: Page, document: SweepDocument) -> None:
         page.labelled("note:", "bold yellow", text)
 
 
-def _came_back(page: Page, document: SweepDocument) -> None:
+def _came_back(page: Page, document: documents.SweepDocument) -> None:
     """Print how many deleted objects are needed again."""
     if document["came_back"] is None:
         page.labelled("unknown:", "bold yellow", "whether any deleted object is needed again")
@@ -384,7 +370,7 @@ def _came_back(page: Page, document: SweepDocument) -> None:
             page.labelled("LOST:", "bold red", f"{back} gone")
 
 
-def _settings_of_the_tree(page: Page, document: SweepDocument) -> None:
+def _settings_of_the_tree(page: Page, document: documents.SweepDocument) -> None:
     """Print the settings that the tree changed since the approval."""
     named = []
     for name, value in sorted(document["settings"].items()):
@@ -396,7 +382,7 @@ def _settings_of_the_tree(page: Page, document: SweepDocument) -> None:
         page.labelled("note:", "bold yellow", f"changed since the approval: {', '.join(named)}")
 
 
-def render_after_apply(document: AfterApplyDocument, console: Console) -> None:
+def render_after_apply(document: documents.AfterApplyDocument, console: Console) -> None:
     """Print marks, repositories that are waiting and why, then what was swept."""
     render_marks(document["marked"], console)
     page = Page(console)
@@ -409,7 +395,7 @@ def render_after_apply(document: AfterApplyDocument, console: Console) -> None:
         render_sweep(swept, console)
 
 
-def render_restore(document: RestoreDocument, console: Console) -> None:
+def render_restore(document: documents.RestoreDocument, console: Console) -> None:
     page = Page(console)
     page.heading(document["repository"], f"restored from mark {document['mark_id']}")
     for address, why in document["failures"].items():
@@ -431,7 +417,7 @@ def render_restore(document: RestoreDocument, console: Console) -> None:
 _PURGED: tuple[Literal["deleted", "kept", "failed"], ...] = ("deleted", "kept", "failed")
 
 
-def render_purge(document: PurgeDocument, console: Console) -> None:
+def render_purge(document: documents.PurgeDocument, console: Console) -> None:
     page = Page(console)
     quarantines = document["quarantines"]
     if not quarantines and not document["refused"]:
@@ -470,7 +456,7 @@ COLUMNS = (
 NARROW = "Add --prefix or --class to list fewer."
 
 
-def render_objects(document: ObjectsDocument, console: Console) -> None:
+def render_objects(document: documents.ObjectsDocument, console: Console) -> None:
     """Print the first objects of a mark, by path."""
     page = Page(console)
     objects = document["objects"]
@@ -499,7 +485,7 @@ def render_objects(document: ObjectsDocument, console: Console) -> None:
         page.labelled("note:", "bold yellow", f"{count_of(document['more'], 'object')} not listed. {NARROW}")
 
 
-def objects_csv(document: ObjectsDocument) -> str:
+def objects_csv(document: documents.ObjectsDocument) -> str:
     """The objects of a mark as CSV."""
     rows = (
         {
@@ -513,7 +499,7 @@ def objects_csv(document: ObjectsDocument) -> str:
     return csv_text(COLUMNS, ([row[column] for column in COLUMNS] for row in rows))
 
 
-def objects_parquet(document: ObjectsDocument) -> bytes:
+def objects_parquet(document: documents.ObjectsDocument) -> bytes:
     """The objects of a mark as Parquet, with the columns of the JSON document."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -6,15 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lakeplan.errors import ConfigError
-from lakeplan.review.strictness import (
-    Guards,
-    Policy,
-    all_holds,
-    held_to_guard,
-    outside_bounds,
-    stricter_branch_settings,
-    stricter_safety,
-)
+from lakeplan.review import strictness
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.declare import POLICY
 from lakeplan.values.desired import Check, DesiredRepository, Override, Safety, ServerConfig
@@ -43,7 +35,7 @@ class _Wrapped:
         return self.tree.overrides
 
     @property
-    def unmanaged_policy(self) -> Policy:
+    def unmanaged_policy(self) -> strictness.Policy:
         return self.tree.unmanaged_policy
 
     @property
@@ -84,18 +76,18 @@ class HeldTree(_Wrapped):
     """A ``DesiredTree`` with the stricter limits of ``tree`` and ``base`` and the holds of both. Messages
     call the base ``base_name``."""
 
-    base: Guards
+    base: strictness.Guards
     base_name: str
     before: Callable[[str, set[str]], Mapping[str, Sequence[DesiredRepository]]]
     """The base's repositories on a server of ``tree``, by name."""
 
     @property
     def safety(self) -> Safety:
-        return stricter_safety(self.base.safety, self.tree.safety)
+        return strictness.stricter_safety(self.base.safety, self.tree.safety)
 
     @property
-    def unmanaged_policy(self) -> Policy:
-        policy: Policy = POLICY.combine(self.base.unmanaged, self.tree.unmanaged_policy)
+    def unmanaged_policy(self) -> strictness.Policy:
+        policy: strictness.Policy = POLICY.combine(self.base.unmanaged, self.tree.unmanaged_policy)
         return policy
 
     def _adjusted(self, server: str, resolved: list[DesiredRepository]) -> list[DesiredRepository]:
@@ -104,7 +96,7 @@ class HeldTree(_Wrapped):
         outside = {
             f"{source}: {name}: {days} days is outside the bounds at {self.base_name}, {low} to {high}": None
             for desired in resolved
-            for source, name, days in outside_bounds(desired, low, high)
+            for source, name, days in strictness.outside_bounds(desired, low, high)
         }
         if outside:
             raise ConfigError(
@@ -119,8 +111,8 @@ class HeldTree(_Wrapped):
         most_pins = min([one.pins.max for one in before] or [PinSettings().max])
         return replace(
             desired,
-            safety=stricter_safety(self.base.safety, desired.safety),
-            holds=all_holds(desired.holds, *(one.holds for one in before)),
+            safety=strictness.stricter_safety(self.base.safety, desired.safety),
+            holds=strictness.all_holds(desired.holds, *(one.holds for one in before)),
             pins=replace(desired.pins, max=min(most_pins, desired.pins.max)),
         )
 
@@ -133,7 +125,9 @@ class GuardedTree(_Wrapped):
     guards: Mapping[str, SweepGuard]
 
     def _adjusted(self, server: str, resolved: list[DesiredRepository]) -> list[DesiredRepository]:
-        return [held_to_guard(d, self.guards[d.key]) if d.key in self.guards else d for d in resolved]
+        return [
+            strictness.held_to_guard(d, self.guards[d.key]) if d.key in self.guards else d for d in resolved
+        ]
 
 
 @dataclass(frozen=True)
@@ -155,7 +149,7 @@ class ReviewedTree(_Wrapped):
     def safety(self) -> Safety:
         safety = self.tree.safety
         for then in self.reviewed.values():
-            safety = stricter_safety(then.safety, safety)
+            safety = strictness.stricter_safety(then.safety, safety)
         return safety
 
     def _adjusted(self, server: str, resolved: list[DesiredRepository]) -> list[DesiredRepository]:
@@ -167,6 +161,6 @@ class ReviewedTree(_Wrapped):
             return desired
         return replace(
             desired,
-            branch_settings=stricter_branch_settings(then.lifecycle, desired.branch_settings),
-            safety=stricter_safety(then.safety, desired.safety),
+            branch_settings=strictness.stricter_branch_settings(then.lifecycle, desired.branch_settings),
+            safety=strictness.stricter_safety(then.safety, desired.safety),
         )

@@ -27,17 +27,7 @@ from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.output.operations import render_history, render_run
 from lakeplan.plan.planning import PlanOptions
 from lakeplan.plan.rollback import Disagreement, checked, disagreements, replaced_steps
-from lakeplan.review.history import (
-    KINDS,
-    RunFilter,
-    RunRecord,
-    RunStep,
-    find_change,
-    find_run,
-    history_document,
-    list_runs,
-    with_retried,
-)
+from lakeplan.review import history as records
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
 from lakeplan.tree.editing import add_entry, gc_lines, set_gc, setting_lines
@@ -74,7 +64,7 @@ def edits_needed(disagreements: Sequence[Disagreement], why: str, hint: str) -> 
 class TreeEdit(EditedTree):
     """Edits a tree so that it contains the rules to restore."""
 
-    def make(self, tree: Tree, wanted: Sequence[RunStep], connect: Connect) -> Tree:
+    def make(self, tree: Tree, wanted: Sequence[records.RunStep], connect: Connect) -> Tree:
         """Edits the files and returns the tree, which then contains the rules to restore and is otherwise the
         same. Where that is impossible, it raises StalePlan with the edits to make by hand."""
         first = disagreements(tree, wanted, connect)
@@ -115,7 +105,7 @@ def _not_editable(disagreements: Sequence[Disagreement], problems: str) -> Stale
     return edits_needed(disagreements, f"the tree could not be edited to contain the old rules{why}", hint)
 
 
-def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[RunStep]) -> bool:
+def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[records.RunStep]) -> bool:
     """Whether every other repository that can be named without a server resolves as it did."""
     edited = {r.repository for r in wanted}
 
@@ -154,7 +144,7 @@ def list_(
         option("Only runs that began at or after this time, or within this period, for example 30d.", "TIME"),
     ] = None,
     kind: Annotated[
-        list[str] | None, option(f"Only these runs: {', '.join(KINDS)}. Repeatable.", "KIND")
+        list[str] | None, option(f"Only these runs: {', '.join(records.KINDS)}. Repeatable.", "KIND")
     ] = None,
     limit: Annotated[int | None, option("Maximum number of runs to list.", "N", min=1)] = None,
     outputs: Annotated[Outputs, options.documents("history")],
@@ -167,11 +157,11 @@ def list_(
       lakeplan history list --repository analytics --limit 5 --format json
       lakeplan history --since 90d --kind sweep --format csv --out sweeps.csv
     """
-    kinds = frozenset(options.one_of("--kind", name, KINDS) for name in kind or ())
+    kinds = frozenset(options.one_of("--kind", name, records.KINDS) for name in kind or ())
     session = Opening().session(tree)
-    wanted = RunFilter(repository, None if since is None else _since(since), kinds)
-    runs = list_runs(session.state(), wanted, limit=limit)
-    document = history_document(runs.runs, runs.damaged)
+    wanted = records.RunFilter(repository, None if since is None else _since(since), kinds)
+    runs = records.list_runs(session.state(), wanted, limit=limit)
+    document = records.history_document(runs.runs, runs.damaged)
     context = RenderContext.of(session.tree)
     code = ExitCode.PARTLY_DONE if runs.damaged else ExitCode.OK
     return outputs.emit(document, render_history, context, code=code, sort_keys=True)
@@ -200,7 +190,7 @@ def show(
       lakeplan history show 20260331T1200 --format json
     """
     session = Opening().session(tree)
-    document = history_document([find_run(session.state(), run)])
+    document = records.history_document([records.find_run(session.state(), run)])
     context = RenderContext.of(session.tree)
     outputs.emit(document, render_run, context, sort_keys=True)
 
@@ -238,7 +228,7 @@ def rollback(
     """
     session = opening.session(tree, runners=runners, cache=cache)
     state = session.state()
-    record = with_retried(state, find_change(state, run))
+    record = records.with_retried(state, records.find_change(state, run))
     wanted = _restorable(record, Selection(tuple(target or ()), server=server))
     differing = disagreements(session.tree, wanted, session.reader)
     if differing and not edit_tree:
@@ -274,7 +264,7 @@ def rollback(
     return exit_code_of(made, detailed=False)
 
 
-def _restorable(record: RunRecord, selection: Selection) -> Sequence[RunStep]:
+def _restorable(record: records.RunRecord, selection: Selection) -> Sequence[records.RunStep]:
     """The steps of the run whose rules can be restored. Raises LakeplanError if there are none."""
     wanted = replaced_steps(record, selection)
     if not wanted:

@@ -37,6 +37,7 @@ from lakeplan.output.sweep import (
 )
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
+from lakeplan.sweep import service
 from lakeplan.sweep.check import check_after, check_before
 from lakeplan.sweep.contents import contents_digest, forecast_of, list_objects, read_contents, read_prefixes
 from lakeplan.sweep.documents import (
@@ -56,16 +57,6 @@ from lakeplan.sweep.records import StoredMark, list_marks, may_delete, read_summ
 from lakeplan.sweep.restore import RestoreOptions
 from lakeplan.sweep.restore import restore as bring_back
 from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
-from lakeplan.sweep.service import (
-    MarkReport,
-    find_mark,
-    mark_all,
-    marks_document,
-    open_mark,
-    purge_all,
-    quarantines,
-    stage_of,
-)
 from lakeplan.values.sweep import OFFICIAL_ENGINE, MarkClass, SweepSettings
 from lakeplan.values.units import count_of
 
@@ -84,7 +75,7 @@ def contents_of(session: Session, site: Site, stored: StoredMark, depth: int = D
 
 def shown_mark(session: Session, site: Site, stored: StoredMark, contents: ContentsRow) -> MarksDocument:
     """The document of one mark with its contents."""
-    document = marks_document(MarkReport({site.key: stored.mark}))
+    document = service.marks_document(service.MarkReport({site.key: stored.mark}))
     document["marks"][0]["contents"] = contents
     return with_costs(document, session.tree, "marks")
 
@@ -163,7 +154,7 @@ def mark(
     chosen = chosen_settings(min_age, never_committed)
     session = opening.session(tree, runners=runners, timeouts=timeouts)
     with sweep_ports(session, verify_cache=verify_cache) as ports:
-        made = mark_all(
+        made = service.mark_all(
             session.tree,
             selection,
             ports,
@@ -172,7 +163,7 @@ def mark(
             overrides=overrides_of(session, allowed),
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
-    document = with_costs(marks_document(made), session.tree, "marks")
+    document = with_costs(service.marks_document(made), session.tree, "marks")
     outputs.emit(document, render_marks, RenderContext.of(session.tree), code=made.exit_code)
     notify(session, marks_waiting(document, session.tree.owner_of))
     return made.exit_code
@@ -198,7 +189,7 @@ def approve(
     """
     session = opening.session(tree)
     with sweep_ports(session) as ports:
-        site, stored = open_mark(session.tree, mark_id, ports)
+        site, stored = service.open_mark(session.tree, mark_id, ports)
         contents = contents_of(session, site, stored)
         document = outputs.shown(shown_mark(session, site, stored, contents))
         if outputs.introduce(lambda console: render_marks(document, console, following=False)):
@@ -253,7 +244,7 @@ def run(
         open_checker(session) as checker,
     ):
         this = this_run(tree, session.tree)
-        site, stored = open_mark(session.tree, mark_id, ports)
+        site, stored = service.open_mark(session.tree, mark_id, ports)
         before = check_before(site, ports, checker) if check else None
         document = ended_before = read_summary(site.store, mark_id)
         if document is None or may_delete(document):
@@ -299,7 +290,7 @@ def abort(
     check_lasting_state(session.tree.state_url, os.environ)
     with stopping() as stop, sweep_ports(session, stop=stop.is_set) as ports:
         this = this_run(tree, session.tree)
-        site, stored = find_mark(session.tree, mark_id, ports)
+        site, stored = service.find_mark(session.tree, mark_id, ports)
         document = read_summary(site.store, mark_id)
         if document is None or may_delete(document) or document["came_back"] != 0:
             withdraw(site, stored.mark)
@@ -387,9 +378,9 @@ def show(
     session = opening.session(tree)
     context = RenderContext.of(session.tree)
     with sweep_ports(session) as ports:
-        site, stored = open_mark(session.tree, mark_id, ports)
+        site, stored = service.open_mark(session.tree, mark_id, ports)
         summary = read_summary(site.store, mark_id)
-        stage = stage_of(site, ports.state, mark_id)
+        stage = service.stage_of(site, ports.state, mark_id)
         if listing.objects:
             listed = objects_of(session, site, stored, listing)
             return outputs.emit(listed, render_objects, kind="mark-objects")
@@ -426,7 +417,7 @@ def restore(
     outputs.check_files()
     session = opening.session(tree, runners=runners)
     with stopping() as stop, sweep_ports(session, stop=stop.is_set) as ports:
-        site, stored = find_mark(session.tree, mark_id, ports)
+        site, stored = service.find_mark(session.tree, mark_id, ports)
         document = bring_back(site, stored, ports, this_run(tree, session.tree), RestoreOptions(path, commit))
     code = ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
     return outputs.emit(document, render_restore, code=code)
@@ -462,7 +453,7 @@ def purge(
     outputs.check_files()
     session = opening.session(tree, runners=runners)
     with sweep_ports(session) as ports:
-        old = quarantines(session.tree, selection, ports, older_than=before)
+        old = service.quarantines(session.tree, selection, ports, older_than=before)
         sizes = [q.amount.objects for q in old if q.amount.objects]
         if sizes and not auto_approve and not _approved(sum(sizes), len(sizes), no_color=outputs.no_color):
             return ExitCode.ERROR
@@ -471,7 +462,7 @@ def purge(
             run = replace(run, approver={"by": str(run.holder["user"])})
         with stopping() as stop:
             ports = replace(ports, stop=stop.is_set)
-            document, exit_code = purge_all(old, ports, run, older_than=before, option=older_than)
+            document, exit_code = service.purge_all(old, ports, run, older_than=before, option=older_than)
     return outputs.emit(document, render_purge, code=exit_code)
 
 
