@@ -24,7 +24,7 @@ from lakeplan.output.metrics import FAMILIES
 
 EXAMPLE = Path(__file__).parents[2] / "examples/operations"
 ALERTS = EXAMPLE / "prometheus/alerts.yaml"
-NAMES = {family.name: family for family in FAMILIES}
+NAMES = {f"lakeplan_{name}": family for name, family in FAMILIES.items()}
 METRIC = re.compile(r"\b(lakeplan_\w+)(\{[^}]*\})?")
 
 

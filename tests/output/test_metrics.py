@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from lakeplan.output.metrics import (
-    FAMILIES,
     Exposition,
-    Family,
     apply_metrics,
     branches_run_metrics,
     drift_metrics,
+    families,
     history_metrics,
     mark_list_metrics,
     mark_metrics,
@@ -50,29 +49,29 @@ class DescribeText:
     @pytest.mark.parametrize("name", ['a"b', "back\\slash", "two\nlines", "naïve", "\udcff", ""])
     def it_escapes_any_label(self, name: str) -> None:
         made = Exposition()
-        made.add(Family("lakeplan_x", "test", 'help "with"\neverything\\', ("name",)), 1, name)
+        made.add("drift_repositories", 1, name)
         shown = name.encode("utf-8", "backslashreplace").decode()
-        assert samples(made.text()) == {"lakeplan_x": {(shown,): 1.0}}
+        assert samples(made.text()) == {"lakeplan_drift_repositories": {(shown,): 1.0}}
 
     def it_keeps_large_figures_whole(self) -> None:
         made = Exposition()
-        made.add(Family("lakeplan_x_bytes", "test", "Bytes."), 3_099_947_994_001)
-        assert "lakeplan_x_bytes 3099947994001\n" in made.text()
-        assert "# UNIT lakeplan_x_bytes bytes\n" in made.text()
+        made.add("reclaimed_bytes", 3_099_947_994_001, "prod", "lake", "")
+        assert "} 3099947994001\n" in made.text()
+        assert "# UNIT lakeplan_reclaimed_bytes bytes\n" in made.text()
 
     def it_is_a_whole_document_without_samples(self) -> None:
         assert Exposition().text() == "# EOF\n"
         assert samples(Exposition().text()) == {}
 
     def it_refuses_labels_that_a_family_does_not_have(self) -> None:
-        with pytest.raises(ValueError, match="has the labels name"):
-            Exposition().add(Family("lakeplan_x", "test", "X.", ("name",)), 1)
+        with pytest.raises(ValueError, match="has the labels class"):
+            Exposition().add("drift_repositories", 1)
 
 
 def it_names_every_family_once_by_the_rules() -> None:
-    names = [family.name for family in FAMILIES]
+    names = [family.name for family in families()]
     assert len(names) == len(set(names))
-    for family in FAMILIES:
+    for family in families():
         assert family.help.endswith(".")
         assert not family.name.endswith(("_total", "_count", "_sum", "_bucket", "_info", "_created"))
         if "timestamp" in family.name:
