@@ -5,16 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeplan.output import report_shell as html
+from lakeplan.output import sweep
 from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.report_impact import gates_section
-from lakeplan.output.sweep import (
-    ages_table,
-    classes_table,
-    commits_table,
-    forecast_words,
-    keepers_table,
-    prefixes_table,
-)
 from lakeplan.output.tables import Table
 from lakeplan.output.text import Money, count, moment, size, volume
 from lakeplan.values.simulation import Amount, total_of
@@ -46,9 +39,11 @@ def render_mark_page(document: MarkPageDocument) -> str:
         _summary(mark, cost),
         gates_section({"plan": {"gates": mark["gates"], "repositories": []}}),
         _prefixes(document["tree"], cost),
-        _section("ages", "Ages", ages_table(contents, cost)),
-        _section("commits", "Last commits", commits_table(contents, cost), contents["more_last_commits"]),
-        _section("kept", "What keeps the rest", keepers_table(contents), contents["more_kept_by"]),
+        _section("ages", "Ages", sweep.ages_table(contents, cost)),
+        _section(
+            "commits", "Last commits", sweep.commits_table(contents, cost), contents["more_last_commits"]
+        ),
+        _section("kept", "What keeps the rest", sweep.keepers_table(contents), contents["more_kept_by"]),
     ]
     about = html.PageFacts("lakeplan mark", mark["marked_at"], facts, FOOT)
     return html.whole_page(about, sections, ("page.css", "tree.css"), html.TREE_SCRIPTS)
@@ -87,7 +82,7 @@ def _summary(mark: MarkDocument, cost: Money) -> html.Section:
         if unreadable
         else None,
         html.cards(figures),
-        html.table_of("Classes", classes_table(mark, cost), hidden_caption=False),
+        html.table_of("Classes", sweep.classes_table(mark, cost), hidden_caption=False),
         _forecast(mark["contents"]),
     ]
     return html.Section("summary", "Summary", join(body))
@@ -98,7 +93,7 @@ def _forecast(contents: ContentsRow) -> Markup | None:
     if row is None:
         return None
     more = row["differs"] == "more"
-    words = f"{'More than forecast' if more else 'Forecast'}: {forecast_words(row)}."
+    words = f"{'More than forecast' if more else 'Forecast'}: {sweep.forecast_words(row)}."
     return el("p", words, cls="alert" if more else None)
 
 
@@ -106,7 +101,7 @@ def _prefixes(tree: list[TreeRow], cost: Money) -> html.Section | None:
     if not tree:
         return None
     rows = [(row, row["depth"]) for row in tree]
-    folders = html.table_of("Objects and bytes by prefix", prefixes_table(rows, cost))
+    folders = html.table_of("Objects and bytes by prefix", sweep.prefixes_table(rows, cost))
     words = "Each folder counts everything below it. An object with several paths counts only at the first."
     return html.Section(
         "prefixes", "Prefixes", join([el("p", words, cls="dim"), el("div", folders, cls="folders")])

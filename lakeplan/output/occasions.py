@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from lakeplan.errors import LakeplanError
 from lakeplan.limits import NOTIFICATION_TEXT
+from lakeplan.output.plan_impact import gates_of
 from lakeplan.output.text import count, moment, safe, safe_json, size
 from lakeplan.values.gates import WHOLE_PLAN
 from lakeplan.values.notify import ChannelKind, Event, Item, Message, Occasion
@@ -31,7 +32,6 @@ Owners = Callable[[str], str]
 
 def plan_refused(document: Mapping[str, Any], owner_of: Owners) -> Occasion | None:
     """The gates that refuse a plan, or None if none does."""
-    gates = [*document["gates"], *(gate for r in document["repositories"] for gate in r["gates"])]
     items = [
         Item(
             subject=f"{gate['scope']} {gate['gate']}",
@@ -39,7 +39,7 @@ def plan_refused(document: Mapping[str, Any], owner_of: Owners) -> Occasion | No
             owner=_owner(gate["scope"], owner_of),
             facts={"scope": gate["scope"], "gate": gate["gate"], "value": _whole(gate["value"])},
         )
-        for gate in gates
+        for gate in gates_of(document)
         if gate["outcome"] == "refused"
     ]
     hint = "Change the rules, or list the gate under overrides in the tree and have that reviewed."
@@ -53,12 +53,7 @@ def apply_failed(document: ApplyDocument, owner_of: Owners) -> Occasion | None:
             subject=f"{result['repository']} {result['setting']}",
             text=f"{result['outcome']}: {result['message']}",
             owner=_owner(result["repository"], owner_of),
-            facts={
-                "repository": result["repository"],
-                "setting": result["setting"],
-                "outcome": result["outcome"],
-                "run_id": document["run_id"],
-            },
+            facts={**_of(result, "repository", "setting", "outcome"), "run_id": document["run_id"]},
         )
         for result in document["results"]
         if result["exit_code"]
@@ -124,10 +119,8 @@ def _mark(mark: MarkDocument, owner_of: Owners) -> Item:
         facts={
             "repository": key,
             "mark_id": mark["mark_id"],
-            "objects": goes["objects"],
-            "size_bytes": goes["size_bytes"],
-            "sweep_from": mark["sweep_from"],
-            "sweep_until": mark["sweep_until"],
+            **_of(goes, "objects", "size_bytes"),
+            **_of(mark, "sweep_from", "sweep_until"),
         },
     )
 
@@ -150,8 +143,7 @@ def _sweep(document: SweepDocument, owner_of: Owners) -> Item:
         command=f"lakeplan sweep show {document['mark_id']}",
         owner=_owner(document["repository"], owner_of),
         facts={
-            "repository": document["repository"],
-            "mark_id": document["mark_id"],
+            **_of(document, "repository", "mark_id"),
             "finished": int(document["finished"]),
             "deleted_objects": deleted["objects"],
             "deleted_bytes": deleted["size_bytes"],
@@ -159,6 +151,11 @@ def _sweep(document: SweepDocument, owner_of: Owners) -> Item:
             "pending_objects": pending["objects"],
         },
     )
+
+
+def _of(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The facts with these names."""
+    return {name: row[name] for name in names}
 
 
 def _owner(scope: str, owner_of: Owners) -> str | None:

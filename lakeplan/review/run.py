@@ -12,14 +12,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from lakeplan.errors import LakeplanError
-from lakeplan.lakefs.protocols import (
-    BranchReader,
-    BranchWriter,
-    GcRulesWriter,
-    LakeFSReader,
-    MetadataWriter,
-    SettingsWriter,
-)
+from lakeplan.lakefs import protocols
 from lakeplan.state.store import RunJournal
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.desired import DesiredRepository
@@ -83,17 +76,17 @@ class WritableServer(Protocol):
     """A server's readers and, separate from them, its writers."""
 
     @property
-    def reader(self) -> LakeFSReader: ...
+    def reader(self) -> protocols.LakeFSReader: ...
     @property
-    def writer(self) -> GcRulesWriter: ...
+    def writer(self) -> protocols.GcRulesWriter: ...
     @property
-    def settings_writer(self) -> SettingsWriter: ...
+    def settings_writer(self) -> protocols.SettingsWriter: ...
     @property
-    def branches(self) -> BranchReader: ...
+    def branches(self) -> protocols.BranchReader: ...
     @property
-    def metadata_writer(self) -> MetadataWriter: ...
+    def metadata_writer(self) -> protocols.MetadataWriter: ...
     @property
-    def branch_writer(self) -> BranchWriter: ...
+    def branch_writer(self) -> protocols.BranchWriter: ...
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,6 @@ from lakeplan.branches.pin_records import read_stored
 from lakeplan.cli import completing, namespaces, options
 from lakeplan.cli.command import command
 from lakeplan.cli.completing import find_repository, one_repository
-from lakeplan.cli.namespaces import (
-    CacheOptions,
-    InventoryPlace,
-    check_storage_namespace,
-    inventory_of,
-    parse_age,
-    parse_zone,
-)
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import moment_of
@@ -77,7 +69,7 @@ def curve(
     opening: SessionOptions,
     read_only: options.ReadOnly = False,
     runners: options.RunnerOptions,
-    cache: CacheOptions,
+    cache: namespaces.CacheOptions,
     outputs: Annotated[Outputs, options.documents("curve")],
     progress: options.ProgressOptions,
 ) -> int:
@@ -105,12 +97,12 @@ def curve(
     if namespace is not None:
         if rules is None:
             raise UsageError("--namespace needs --rules FILE", hint=TWO_SOURCES)
-        request = request_for(read_rules(rules), moment_of(as_of), parse_zone(stored.time_zone))
+        request = request_for(read_rules(rules), moment_of(as_of), namespaces.parse_zone(stored.time_zone))
         given = _from_namespace(request, namespace, stored, inventory, min_age)
     else:
         session = opening.session(tree, as_of=as_of, runners=runners)
         runners = session.runners
-        age = parse_age("--min-age", min_age)
+        age = namespaces.parse_age("--min-age", min_age)
         request, given = _from_server(session, repository or "", rules, request_for, age, read_only=read_only)
     document = compute_curve(request, given, runners, progress, cache.open(local=runners.is_local))
     if session is not None:
@@ -122,7 +114,7 @@ def _from_namespace(
     request: CurveRequest,
     namespace: str,
     stored: namespaces.NamespaceOptions,
-    inventory: InventoryPlace | None,
+    inventory: namespaces.InventoryPlace | None,
     min_age: str,
 ) -> CurveInput:
     from lakeplan.simulation.curve import of_namespace
@@ -132,9 +124,9 @@ def _from_namespace(
         request,
         reader,
         listing=not stored.no_listing,
-        min_age_seconds=parse_age("--min-age", min_age),
-        max_uncommitted_age_seconds=parse_age("--max-uncommitted-age", stored.max_uncommitted_age),
-        storage_namespace=check_storage_namespace(stored.storage_namespace),
+        min_age_seconds=namespaces.parse_age("--min-age", min_age),
+        max_uncommitted_age_seconds=namespaces.parse_age("--max-uncommitted-age", stored.max_uncommitted_age),
+        storage_namespace=namespaces.check_storage_namespace(stored.storage_namespace),
         inventory=inventory.open(reader.url, request.as_of) if inventory is not None else None,
     )
 
@@ -169,7 +161,7 @@ def _from_server(
         reader.metadata_reader(name),
         stored.storage_namespace,
         blind_to,
-        inventory=inventory_of(session, server, stored.storage_id, stored.storage_namespace),
+        inventory=namespaces.inventory_of(session, server, stored.storage_id, stored.storage_namespace),
         young_from_us=to_us(session.as_of) - min_age_seconds * 1_000_000,
     )
     return request_for(chosen, session.as_of, ZoneInfo(config.time_zone)), given
@@ -200,7 +192,7 @@ def _points(at: Sequence[int] | None) -> tuple[int, ...]:
 def _horizon(text: str | None) -> int | None:
     if text is None:
         return None
-    seconds = parse_age("--horizon", text)
+    seconds = namespaces.parse_age("--horizon", text)
     days, rest = divmod(seconds, DAY_SECONDS)
     if rest or not 1 <= days <= MAX_DAYS:
         raise UsageError(

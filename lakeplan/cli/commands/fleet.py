@@ -11,15 +11,7 @@ from typing import Annotated, Any
 
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.command import command
-from lakeplan.cli.commands.trees import (
-    Endpoints,
-    endpoints_of,
-    make_checked,
-    of_options,
-    refuse_a_tree,
-    servers_only,
-    write_files,
-)
+from lakeplan.cli.commands import trees
 from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import argument, option
 from lakeplan.cli.outputs import Outputs, with_costs, write_html
@@ -81,7 +73,7 @@ StorageOptions = Annotated[Storage, options.Options(Storage)]
 def audit(
     *,
     repositories: Names = None,
-    endpoint: Endpoints = None,
+    endpoint: trees.Endpoints = None,
     storage: StorageOptions,
     dump_refs: DumpRefs = False,
     sample: Annotated[
@@ -127,12 +119,12 @@ def audit(
     """
     outputs = outputs.beside(html)
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone)
-    endpoints = endpoints_of(endpoint, opening.lakectl_config)
+    endpoints = trees.endpoints_of(endpoint, opening.lakectl_config)
     earlier: AuditDocument | None = None if resume is None else read_report(resume, "audit", "--resume")
     if earlier is not None:
         refuse_other_servers(earlier, endpoints, "--resume")
     if write is not None:
-        refuse_a_tree(write)
+        trees.refuse_a_tree(write)
     with (
         TemporaryDirectory(prefix="lakeplan-audit-") as folder,
         stopping(signal.SIGTERM, signal.SIGINT) as stop,
@@ -184,8 +176,8 @@ def session_without_tree(
 ) -> Session:
     """A session of these servers alone. Their tree is written to the empty ``folder``. Raises UsageError
     for servers that no tree can have."""
-    write_files(folder, {ROOT_FILE: servers_only(endpoints, None)})
-    with of_options():
+    trees.write_files(folder, {ROOT_FILE: trees.servers_only(endpoints, None)})
+    with trees.of_options():
         session = opening.session(folder, timeouts=timeouts)
     return replace(session, pace=Pace(rate), approve=session.approve and _typed)
 
@@ -300,8 +292,8 @@ def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, st
             hint="Run `lakeplan init` to create a tree, and write rules in it.",
         )
     unread = [SkippedRepository(key, row["message"]) for key, row in document["failed"].items()]
-    made = make_checked(endpoints, imported, unread, "repository", scratch)
-    write_files(folder, made.files)
+    made = trees.make_checked(endpoints, imported, unread, "repository", scratch)
+    trees.write_files(folder, made.files)
 
 
 @command()
@@ -312,7 +304,7 @@ def storage(
         Path | None,
         option("Use the servers, storages, owners and prices of this tree.", "DIR", names=("-C", "--tree")),
     ] = None,
-    endpoint: Endpoints = None,
+    endpoint: trees.Endpoints = None,
     storage: StorageOptions,
     compare: Annotated[
         tuple[str, str] | None, option("Also show what two branches share.", "BRANCH BRANCH")
@@ -366,7 +358,7 @@ def storage(
         stopping(signal.SIGTERM, signal.SIGINT) as stop,
     ):
         if tree is None:
-            endpoints = endpoints_of(endpoint, opening.lakectl_config, or_tree=True)
+            endpoints = trees.endpoints_of(endpoint, opening.lakectl_config, or_tree=True)
             session = session_without_tree(Path(folder), endpoints, opening, timeouts, rate)
         else:
             session = replace(opening.session(tree, timeouts=timeouts), pace=Pace(rate))

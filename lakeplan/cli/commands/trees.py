@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, get_args
@@ -323,35 +324,6 @@ def _report(made: importing.Import, tree: Path, *, ignores: bool, no_color: bool
     )
 
 
-_REST = """\
-profiles:
-  standard:
-    gc: {default_retention_days: 30}
-safety:                             # gates; these are the defaults
-  max_expired_objects_percent: 30
-  max_expired_bytes: 5TB
-  on_tag_loss: fail
-  on_server_divergence: warn        # objects that only the server's early stop expires
-bounds: {min_retention_days: 3}     # a tree with fewer days does not validate
-unmanaged: warn                     # repositories without an entry: ignore, warn or fail
-include: ["repositories/**/*.yaml"]
-"""
-
-_EXAMPLE = """\
-
-# An example entry. Copy it to repositories/analytics.yaml and uncomment it:
-# apiVersion: lakeplan/v1
-# repositories:
-#   analytics:                      # exact, a glob ("team-a-*"), or server/name
-#     owner: data-platform
-#     use: [standard]
-#     gc:
-#       branches:
-#         - {branch_id: main, retention_days: 60}
-#         - {pattern: "release-*", retention_days: 365}
-"""
-
-
 def root_file(endpoints: Mapping[str, str], state_url: str | None) -> str:
     """The text of a new tree's ``lakeplan.yaml``."""
     text = servers_only(endpoints, None)
@@ -361,7 +333,8 @@ def root_file(endpoints: Mapping[str, str], state_url: str | None) -> str:
         state = "# state: {url: s3://bucket/lakeplan}   # required in CI; default: .lakeplan beside this file"
     else:
         state = f"state: {{url: {quoted(state_url)}}}"
-    return f"{text}{state}\n{_REST}{_EXAMPLE}"
+    rest = (resources.files("lakeplan.cli") / "new_tree.yaml").read_text(encoding="utf-8")
+    return f"{text}{state}\n{rest}"
 
 
 @command(without="redact_paths no_progress")
