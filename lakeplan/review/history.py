@@ -11,9 +11,8 @@ from lakeplan.errors import FormatError, LakeplanError, UsageError
 from lakeplan.review.differences import diff_rules, diff_setting
 from lakeplan.stores.protocols import StateReader
 from lakeplan.values import records
-from lakeplan.values.plan_document import encode, rules_from_body
+from lakeplan.values.plan_document import decode, encode, rules_from_body
 from lakeplan.values.plan_parts import NOT_IN_DOCUMENT
-from lakeplan.values.records import moment_in
 from lakeplan.values.rules import ActionName, GcRules, RulesBody
 from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
 
@@ -87,14 +86,14 @@ class RunRecord:
     command: str
     by: Mapping[str, Any]
     started_at: datetime
-    finished_at: datetime | None
-    tree_commit: str | None
-    plan_digest: str
-    plan_as_of: datetime | None
-    allowed: tuple[str, ...]
-    overridden: tuple[str, ...]
-    force: bool
-    steps: tuple[RunStep, ...] = field(metadata=NOT_IN_DOCUMENT)
+    finished_at: datetime | None = None
+    tree_commit: str | None = None
+    plan_digest: str = ""
+    plan_as_of: datetime | None = None
+    allowed: tuple[str, ...] = ()
+    overridden: tuple[str, ...] = ()
+    force: bool = False
+    steps: tuple[RunStep, ...] = field(default=(), metadata=NOT_IN_DOCUMENT)
     tree_dirty: bool | None = None
     tree_digest: str | None = None
     ci: Mapping[str, str] = field(default_factory=dict)
@@ -291,25 +290,9 @@ RUN = records.record(
 
 
 def _parse(run_id: str, record: Any) -> RunRecord:
-    finished, planned = record.get("finished_at"), record.get("plan_as_of")
-    return RunRecord(
-        run_id=run_id,
-        command=str(record["command"]),
-        by=dict(record["by"]),
-        started_at=moment_in(record["started_at"]),
-        finished_at=None if finished is None else moment_in(finished),
-        tree_commit=record.get("tree_commit"),
-        plan_digest=record.get("plan_digest") or "",
-        plan_as_of=None if planned is None else moment_in(planned),
-        allowed=tuple(record.get("allowed", ())),
-        overridden=tuple(record.get("overridden", ())),
-        force=bool(record.get("force", False)),
-        steps=tuple(_step(k, v) for k, v in sorted(record.get("repositories", {}).items())),
-        tree_dirty=record.get("tree_dirty"),
-        tree_digest=record.get("tree_digest"),
-        ci=record.get("ci") or {},
-        approver=record.get("approver") or {},
-    )
+    known = {key: value for key, value in record.items() if value is not None}
+    run: RunRecord = decode({**known, "run_id": run_id}, RunRecord)
+    return replace(run, steps=tuple(_step(k, v) for k, v in sorted(record.get("repositories", {}).items())))
 
 
 _FACTS = records.record(

@@ -256,6 +256,8 @@ def decode(data: Json, kind: Json) -> Json:
         return tuple(decode(item, arguments[0]) for item in _typed(data, list))
     if origin is not None:  # Mapping[str, X]
         return {k: decode(v, arguments[1]) for k, v in _typed(data, dict).items()}
+    if kind is typing.Any:
+        return data
     if kind is GcRules:
         return rules_from_body(data)
     if kind is datetime:
