@@ -208,8 +208,7 @@ def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key:
     except LakeplanError as error:
         yield _failed("readable", error)
         return
-    noun = "repository" if records == 1 else "repositories"
-    yield Check("readable", "ok", f"applies of {records:,} {noun} are recorded")
+    yield Check("readable", "ok", f"applies of {count_of(records, 'repository')} are recorded")
     if purpose == "plan":
         return
     try:

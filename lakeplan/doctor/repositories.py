@@ -21,6 +21,7 @@ from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchSettings
+from lakeplan.values.units import count_of
 
 POLICIES = "docs/permissions.md has the complete policy"
 SHOWN = 5
@@ -62,10 +63,6 @@ def names(items: Sequence[str]) -> str:
     return ", ".join(items[:SHOWN]) + more
 
 
-def on_repositories(count: int) -> str:
-    return f"on {count:,} repositories" if count != 1 else "on 1 repository"
-
-
 def on_each(repositories: Sequence[str], inspect: Callable[[str], R]) -> dict[str, R]:
     """The results of ``inspect`` for each repository. Several run at a time."""
     with ThreadPoolExecutor(max_workers=WORKERS) as pool:
@@ -82,7 +79,9 @@ def _sum(check: str, results: Mapping[str, Sequence[Check]]) -> Check:
     by_repository = {name: one for name, checks in results.items() for one in checks if one.name == check}
     worst = max(by_repository.values(), key=lambda one: _RANK[one.result])
     if worst.result == "ok":
-        text = worst.message if len(by_repository) == 1 else on_repositories(len(by_repository))
+        text = (
+            worst.message if len(by_repository) == 1 else f"on {count_of(len(by_repository), 'repository')}"
+        )
         return Check(check, "ok", text)
     where = [name for name, one in by_repository.items() if one.result == worst.result]
     return Check(check, worst.result, f"{worst.message} (on {names(where)})", worst.hint)
@@ -253,7 +252,7 @@ def _inspect_repository(name: str, reader: LakeFSReader, writer: GcRulesWriter |
     checks = (
         of_error(permission, answer, grant(permission, answer))
         if isinstance(answer, LakeplanError)
-        else Check(permission, "ok", on_repositories(1))
+        else Check(permission, "ok", "on 1 repository")
         for permission, answer in answers.items()
     )
     return _Permissions(tuple(checks), oddities)
@@ -340,7 +339,7 @@ def _judged(named: list[LiveBranch]) -> Check:
         text = f"{others[0]} is named like a pin, but is visible or was moved ({len(others):,} in all)"
         return Check(HIDDEN, "warn", text, "Find out who created it. lakeplan deletes only its own pins.")
     if pins:
-        return Check(HIDDEN, "ok", f"the server has {len(pins):,} pin{'s' * (len(pins) != 1)}, all hidden")
+        return Check(HIDDEN, "ok", f"the server has {count_of(len(pins), 'pin')}, all hidden")
     return Check(HIDDEN, "warn", "not tested: doctor creates no branches", _HIDDEN_HINT)
 
 

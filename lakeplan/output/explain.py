@@ -62,15 +62,9 @@ def render_explain(document: documents.ExplainDocument, console: Console) -> Non
     if read["metaranges"] or document["notes"]:
         page.blank()
     if read["metaranges"]:
-        page.line(
-            Cell(
-                f"read: {count_of(read['metaranges'], 'metarange')}, {count_of(read['ranges'], 'range')} "
-                f"with {count_of(read['entries'], 'entry')}",
-                "dim",
-            )
-        )
-    for note in document["notes"]:
-        page.hanging(Cell("!", "bold yellow"), page.text(note))
+        ranges = f"{count_of(read['ranges'], 'range')} with {count_of(read['entries'], 'entry')}"
+        page.dim(f"read: {count_of(read['metaranges'], 'metarange')}, {ranges}", indent=0)
+    page.warnings(document["notes"])
 
 
 def _object(page: Page, subject: documents.ObjectSubject) -> None:

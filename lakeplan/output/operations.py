@@ -190,7 +190,7 @@ def render_history(document: HistoryDocument, console: Console) -> None:
     else:
         page.line("No run is recorded in the state.")
     for key in document["damaged"]:
-        page.hanging(Cell("x", "bold red"), page.join(f"{key} is damaged and cannot be read"))
+        page.failure(f"{key} is damaged and cannot be read")
 
 
 def _row(run: RunRow) -> list[str | Cell]:

@@ -169,8 +169,7 @@ def render_apply(document: ApplyDocument, console: Console) -> None:
             "Planned again",
             "the servers have changed since the plan; everything that is deleted was reviewed",
         )
-        for reason in document["planned_again"]:
-            page.hanging(Cell("!", "bold yellow"), reason)
+        page.warnings(document["planned_again"])
     _left_out(page, document)
     _elsewhere(page, document)
     others = "the others were applied" if done else "nothing was applied"

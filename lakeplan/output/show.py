@@ -45,7 +45,7 @@ def render_repository(repository: Json, console: Console) -> None:
     plan_impact.backlog_of(page, repository)
     if impact["status"] == "simulated":
         read = f"{count_of(impact['ranges_read'], 'range')}, {count_of(impact['entries_read'], 'entry')}"
-        page.line(Cell(f"read: {read}", "dim"), indent=2)
+        page.dim(f"read: {read}")
     plan_impact.render_gates(page, repository["gates"], all_of_them=True)
     plan_impact.render_warnings(page, [repository], tags_shown=None)
     plan_impact.render_failures(page, [repository])

@@ -7,6 +7,7 @@ step is the documented rule. A mark above it shows where the server deletes more
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -282,17 +283,9 @@ text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 Measure = Callable[["AmountRow"], int]
 
 
-def _bytes(amount: AmountRow) -> int:
-    return amount["size_bytes"]
-
-
-def _objects_of(amount: AmountRow) -> int:
-    return amount["objects"]
-
-
 PANELS: tuple[tuple[int, Measure, svg.Label, str], ...] = (
-    (svg.LEFT, _bytes, size, "bytes"),
-    (svg.LEFT + PANEL + GAP, _objects_of, count, "objects"),
+    (svg.LEFT, itemgetter("size_bytes"), size, "bytes"),
+    (svg.LEFT + PANEL + GAP, itemgetter("objects"), count, "objects"),
 )
 """Left edge, figure, how it is written, and its name."""
 

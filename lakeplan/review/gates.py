@@ -45,6 +45,7 @@ from lakeplan.values.plan import (
 )
 from lakeplan.values.plan_parts import BranchRow
 from lakeplan.values.rules import Action
+from lakeplan.values.units import count_of
 
 Policy = Literal["ignore", "warn", "fail"]
 
@@ -206,10 +207,6 @@ def percent_text(value: float, limit: float) -> str:
     return next((text for text in shown if by_limit(float(text), limit) is outcome), str(value))
 
 
-def _number(value: int, noun: str, plural: str) -> str:
-    return f"{value:,} {noun if value == 1 else plural}"
-
-
 def _by_policy(policy: Policy) -> GateOutcome:
     return GateOutcome.REFUSED if policy == "fail" else GateOutcome.WARNED
 
@@ -248,7 +245,7 @@ def limit_of_branch_run(scope: str, count: int, safety: Safety) -> list[GateResu
     limit = safety.max_deleted_branches
     if not count or limit is None:
         return []
-    deleted = _number(count, "branch", "branches")
+    deleted = count_of(count, "branch")
     text = f"{deleted} would be deleted by `lakeplan branches run`; the limit is {limit:,}"
     return [Verdict(by_limit(count, limit), text, count, limit).of(DELETED_BRANCHES, scope, BRANCHES_RUN)]
 
@@ -348,7 +345,7 @@ def _deleted_by_policies(plans: Iterable[RepositoryPlan], safety: Safety) -> Ite
         return
     counts = {h: sum(policies.deletions.get(h.value, 0) for policies in managed) for h in Horizon}
     horizon = max(counts, key=lambda h: counts[h])
-    deleted = _number(counts[horizon], "branch", "branches")
+    deleted = count_of(counts[horizon], "branch")
     yield _limited(f"{deleted} would be deleted by policy", (counts[horizon], horizon.value), limit)
 
 
@@ -402,7 +399,7 @@ def _at_risk(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdict]:
     worst = [(h.objects_at_risk or 0, name) for name, h in plan.impact.horizons.items()]
     value, horizon = max(worst, default=(0, Horizon.NOW.value), key=lambda pair: pair[0])
     if value and safety.on_server_divergence != "ignore":
-        text = f"{_number(value, 'object', 'objects')} would be deleted although the documented rule keeps "
+        text = f"{count_of(value, 'object')} would be deleted although the documented rule keeps "
         text += "it" if value == 1 else "them"
         text += f" ({horizon.replace('_', ' ')})"
         yield Verdict(_by_policy(safety.on_server_divergence), text, value, 0, horizon=horizon)
@@ -420,15 +417,14 @@ def _held_branches(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
 def _pins(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
     if plan.pins is not None and plan.pins.of(PinState.MISSING):
         value, limit = plan.pins.wanted, plan.pins.limit
-        text = f"{value:,} pin{'s' * (value != 1)} in all; the limit is {limit:,}"
+        text = f"{count_of(value, 'pin')} in all; the limit is {limit:,}"
         yield Verdict(by_limit(value, limit), text, value, limit)
 
 
 def _unmanaged(unmanaged: Sequence[str], policy: Policy) -> Iterator[Verdict]:
     if unmanaged and policy != "ignore":
-        text = f"{len(unmanaged):,} repositories on the servers have no entry in the tree"
-        if len(unmanaged) == 1:
-            text = "1 repository on the servers has no entry in the tree"
+        number = count_of(len(unmanaged), "repository")
+        text = f"{number} on the servers {'has' if len(unmanaged) == 1 else 'have'} no entry in the tree"
         yield Verdict(_by_policy(policy), text, len(unmanaged))
 
 
