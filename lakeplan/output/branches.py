@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -13,6 +12,7 @@ from lakeplan.output.plan_impact import gates_of, render_gates
 from lakeplan.output.tables import Amount, Name, Table, volume_cells
 from lakeplan.output.text import UNKNOWN, Money, count, duration, moment, volume
 from lakeplan.values.branches import MAX_STALE, NEVER_OBSERVED
+from lakeplan.values.records import moment_in
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
@@ -156,12 +156,8 @@ def _subtitle(repository: documents.PlannedRepository) -> str:
 def _age(since: str | None, until: str) -> str:
     if since is None:
         return UNKNOWN
-    seconds = (_time(until) - _time(since)).total_seconds()
+    seconds = (moment_in(until) - moment_in(since)).total_seconds()
     return duration(max(seconds, 0.0))
-
-
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _deleted(branch: BranchEntry, as_of: str, cost: Money, *, wide: bool) -> list[str | Cell]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from lakeplan.output.plan_changes import writes
 from lakeplan.output.plan_impact import expires_by_rule
 from lakeplan.output.text import KEY, Json, safe
+from lakeplan.values.records import moment_in
 from lakeplan.values.sweep import Outcome
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Exposition:
 
     def at(self, name: str, moment: str | None, *labels: str | None) -> None:
         """Add a sample of a time in ISO 8601, unless it is unknown."""
-        value = None if moment is None else datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp()
+        value = None if moment is None else moment_in(moment).timestamp()
         self.add(name, value, *labels)
 
     def text(self) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import io
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
@@ -16,6 +15,7 @@ from lakeplan.output.page import Cell, Page
 from lakeplan.output.plan_impact import render_gates
 from lakeplan.output.tables import Folder, Name, Table, Value, volume_cells
 from lakeplan.output.text import Money, amounts, count, csv_text, duration, moment, size, volume
+from lakeplan.values.records import moment_in
 from lakeplan.values.simulation import total_row
 from lakeplan.values.sweep import MarkStage, Outcome
 from lakeplan.values.units import count_of
@@ -515,8 +515,8 @@ def objects_parquet(document: documents.ObjectsDocument) -> bytes:
     rows = [
         {
             **row,
-            "modified": _time(row["modified"]),
-            "last_commit_created": _time(row["last_commit_created"]),
+            "modified": row["modified"] and moment_in(row["modified"]),
+            "last_commit_created": row["last_commit_created"] and moment_in(row["last_commit_created"]),
             "kept_by": None if row["kept_by"] is None else [keeper_words(by) for by in row["kept_by"]],
         }
         for row in document["objects"]
@@ -524,7 +524,3 @@ def objects_parquet(document: documents.ObjectsDocument) -> bytes:
     out = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), out)
     return out.getvalue()
-
-
-def _time(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text.replace("Z", "+00:00"))

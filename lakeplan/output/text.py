@@ -15,6 +15,7 @@ from typing import Any
 from rich.segment import Segment
 
 from lakeplan.values.desired import Price
+from lakeplan.values.records import moment_in
 from lakeplan.values.units import count_of
 
 # Control, format (bidirectional overrides, zero width), surrogate, private, line and paragraph separators.
@@ -140,7 +141,7 @@ def moment(value: str | datetime) -> str:
         time = value
     else:
         try:
-            time = datetime.fromisoformat(value.replace("Z", "+00:00"))
+            time = moment_in(value)
         except ValueError:
             return value
     if time.tzinfo is None:
