@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Literal, TypedDict, cast
@@ -34,7 +34,6 @@ Status = Literal[
     "missing",
     "collected",
 ]
-Explained = tuple[Explanation, Mapping[str, str]]
 
 
 class CommitRef(TypedDict):
@@ -210,7 +209,9 @@ class ObjectFacts:
     marks: Sequence[TraceRow] = ()
 
 
-def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[Explained]) -> ObjectSubject:
+def object_document(
+    graph: CommitGraph, facts: ObjectFacts, explained: Sequence[Explanation]
+) -> ObjectSubject:
     holding = facts.holding
     by_date = sorted(facts.commits, key=lambda n: (graph.creation_us[n], n))
     stored = facts.stored
@@ -233,10 +234,8 @@ def object_document(graph: CommitGraph, facts: ObjectFacts, explained: Sequence[
         "protected_by": list(facts.protected_by),
         "marks": list(facts.marks),
         "verdicts": [
-            _verdict(
-                status, replace(e, to_stay=_to_stay(facts, status, e), to_go=_to_go(facts, status, e)), s
-            )
-            for e, s in explained
+            _verdict(status, replace(e, to_stay=_to_stay(facts, status, e), to_go=_to_go(facts, status, e)))
+            for e in explained
             for status in [_object_status(facts, e)]
         ],
     }
@@ -298,7 +297,7 @@ def commit_document(
     graph: CommitGraph,
     number: int,
     via: str | None,
-    explained: Sequence[Explained],
+    explained: Sequence[Explanation],
     protected_by: Sequence[ProtectionRow] = (),
 ) -> CommitSubject:
     commit = graph.ids[number]
@@ -311,8 +310,8 @@ def commit_document(
         "tags": sorted(t.id for t in graph.tags if t.commit_id == commit),
         "protected_by": list(protected_by),
         "verdicts": [
-            _verdict(_commit_status(e), replace(e, to_go=(*e.to_go, *_protected(protected_by))), sources)
-            for e, sources in explained
+            _verdict(_commit_status(e), replace(e, to_go=(*e.to_go, *_protected(protected_by))))
+            for e in explained
         ],
     }
 
@@ -329,7 +328,7 @@ def branch_document(
     head: int,
     as_of: datetime,
     zone: tzinfo,
-    kept: Sequence[tuple[BranchExplanation, str | None]],
+    kept: Sequence[BranchExplanation],
 ) -> BranchSubject:
     return {
         "kind": "branch",
@@ -341,19 +340,19 @@ def branch_document(
                 "status": "no_rules" if one.days is None else "kept",
                 "days": one.days,
                 "is_default": one.is_default,
-                "source": source,
+                "source": one.source,
                 "keeps_since": None if one.days is None else iso(limit_us(as_of, one.days, zone)),
                 "commits": one.commits,
                 "commits_alone": one.alone,
                 "oldest_commit": None if one.oldest is None else _commit_ref(graph, graph.index[one.oldest]),
                 "commits_lost_if_deleted": one.loses,
             }
-            for one, source in kept
+            for one in kept
         ],
     }
 
 
-def _verdict(status: Status, explanation: Explanation, sources: Mapping[str, str]) -> Verdict:
+def _verdict(status: Status, explanation: Explanation) -> Verdict:
     return {
         "rule_set": explanation.rule_set,
         "status": status,
@@ -362,7 +361,7 @@ def _verdict(status: Status, explanation: Explanation, sources: Mapping[str, str
         "commits_kept_by_server": explanation.kept_by_server,
         "commits_kept_documented": explanation.kept_by_documented,
         "commit_id": explanation.commit,
-        "reasons": [_reason(reason, sources) for reason in explanation.reasons],
+        "reasons": [_reason(reason) for reason in explanation.reasons],
         "reason_count": explanation.reason_count,
         "branches": list(explanation.branches),
         "branch_count": explanation.branch_count,
@@ -389,14 +388,14 @@ def _deciding(walk: Sequence[Pass], reasons: Sequence[Reason]) -> list[Pass]:
     return [one for n, one in enumerate(walk) if n < SHOWN or one.start in starts]
 
 
-def _reason(reason: Reason, sources: Mapping[str, str]) -> ReasonRow:
+def _reason(reason: Reason) -> ReasonRow:
     keeper = reason.keeper
     return {
         "branch": keeper.branch,
         "start": keeper.start,
         "days": keeper.days,
         "is_default": keeper.is_default,
-        "source": sources.get("" if keeper.is_default else keeper.branch or ""),
+        "source": reason.source,
         "replaced_by": reason.replaced_by,
         "counted_from": None if reason.replaced_us is None else iso(reason.replaced_us),
         "until": None if keeper.until_us is None else iso(keeper.until_us),

@@ -15,7 +15,6 @@ from lakeplan.explain.documents import (
     BranchSubject,
     CommitSubject,
     ExplainDocument,
-    Explained,
     ObjectFacts,
     ObjectSubject,
     ProtectionRow,
@@ -27,7 +26,7 @@ from lakeplan.explain.documents import (
     object_document,
     text_of,
 )
-from lakeplan.explain.rules import Judge, explain_branch
+from lakeplan.explain.rules import Explanation, Judge, explain_branch
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds, commits_named, reachable
@@ -95,7 +94,9 @@ class World:
     @cached_property
     def judges(self) -> tuple[Judge, ...]:
         """One for each rule set, in order. All questions share them."""
-        return tuple(Judge(self.graph, r.name, r.rules, self.as_of, self.zone) for r in self.rule_sets)
+        return tuple(
+            Judge(self.graph, r.name, r.rules, self.as_of, self.zone, r.sources) for r in self.rule_sets
+        )
 
 
 @dataclass(frozen=True)
@@ -195,10 +196,7 @@ class _Inquiry:
     def branch(self, subject: search.Subject) -> BranchSubject:
         world = self.world
         head = next(b.commit_id for b in world.graph.branches if b.id == subject.text)
-        kept = [
-            (explain_branch(judge, subject.text), _source(rules, subject.text))
-            for judge, rules in zip(world.judges, world.rule_sets, strict=True)
-        ]
+        kept = [explain_branch(judge, subject.text) for judge in world.judges]
         return branch_document(
             world.graph, subject.text, world.graph.index[head], world.as_of, world.zone, kept
         )
@@ -275,11 +273,8 @@ class _Inquiry:
             subjects.append(object_document(world.graph, facts, self._explained(commits)))
         return subjects, [*traced.notes, *mark_notes, *other_notes]
 
-    def _explained(self, holders: Sequence[int]) -> list[Explained]:
-        return [
-            (judge.explain(holders), rules.sources)
-            for judge, rules in zip(self.world.judges, self.world.rule_sets, strict=True)
-        ]
+    def _explained(self, holders: Sequence[int]) -> list[Explanation]:
+        return [judge.explain(holders) for judge in self.world.judges]
 
     def _is_sure(self, holding: search.Holding) -> bool:
         holders = self.search.commits_of(holding)
@@ -341,11 +336,6 @@ def _nothing_at(
     if everywhere:
         hint = f"Other commits hold it. To find it, omit the ref and give {subject.text}."
     return LakeplanError(f"there is no object {subject.text!r} at {subject.ref}", hint=hint)
-
-
-def _source(rules: ExplainedRules, branch: str) -> str | None:
-    has_rule = rules.rules is not None and branch in rules.rules.branches
-    return rules.sources.get(branch if has_rule else "")
 
 
 @dataclass(frozen=True)

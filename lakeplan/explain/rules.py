@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cached_property
 from typing import Literal
@@ -273,11 +273,13 @@ KEEPERS_SHOWN = 10
 class Reason:
     """A reason why a commit is kept. It is a branch's HEAD (``replaced_by`` None), or ``replaced_by``
     followed it on the branch at ``replaced_us``, from which the days count. For a dangling commit they count
-    from its own date. ``keeper.until_us`` None: until the branch moves."""
+    from its own date. ``keeper.until_us`` None: until the branch moves. ``source``: where the tree has the
+    days."""
 
     keeper: Keeper
     replaced_by: str | None
     replaced_us: int | None
+    source: str | None
 
 
 @dataclass(frozen=True)
@@ -320,13 +322,14 @@ class Explanation:
 @dataclass(eq=False)
 class Judge:
     """The verdicts of one rule set at one moment. ``rules`` None: no rules are set, so nothing is
-    collected."""
+    collected. ``sources``: where the tree has the days of each branch, under "" those of the default."""
 
     graph: CommitGraph
     name: str
     rules: GcRules | None
     as_of: datetime
     zone: tzinfo
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def server(self) -> bytearray:
@@ -412,14 +415,15 @@ class Judge:
 
     def _reason(self, keeper: Keeper, commit: int) -> Reason:
         graph = self.graph
+        source = self.sources.get("" if keeper.is_default else keeper.branch or "")
         start = graph.index[keeper.start]
         if start == commit:
             replaced = None if keeper.branch is not None else graph.creation_us[commit]
-            return Reason(keeper, None, replaced)
+            return Reason(keeper, None, replaced, source)
         child = start
         while graph.main_parent[child] != commit:
             child = graph.main_parent[child]
-        return Reason(keeper, graph.ids[child], graph.creation_us[child])
+        return Reason(keeper, graph.ids[child], graph.creation_us[child], source)
 
 
 def _longest_first(keeper: Keeper) -> tuple[int, bool, str, str]:
@@ -440,13 +444,14 @@ class BranchExplanation:
     alone: int
     oldest: str | None
     loses: int
+    source: str | None
 
 
 def explain_branch(judge: Judge, branch: str) -> BranchExplanation:
     """Return the commits that a branch of the graph keeps under a judge's rules."""
     graph, rules, sets = judge.graph, judge.rules, judge.branches
     if rules is None or sets is None:
-        return BranchExplanation(judge.name, None, False, len(graph), 0, None, 0)
+        return BranchExplanation(judge.name, None, False, len(graph), 0, None, 0, judge.sources.get(""))
     bit = 1 << sets.names.index(branch)
     mine = [n for n in range(len(graph)) if sets.masks[sets.of_commit[n]] & bit]
     alone = sum(sets.masks[sets.of_commit[n]] == bit for n in mine)
@@ -461,4 +466,5 @@ def explain_branch(judge: Judge, branch: str) -> BranchExplanation:
         alone=alone,
         oldest=None if oldest is None else graph.ids[oldest],
         loses=loses,
+        source=judge.sources.get(branch if branch in rules.branches else ""),
     )
