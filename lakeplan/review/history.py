@@ -128,7 +128,8 @@ class RunFilter:
     kinds: frozenset[str] = frozenset()
 
     def has(self, run: RunRecord) -> bool:
-        named = self.repository is None or any(_is_called(s.repository, self.repository) for s in run.steps)
+        names = (name for step in run.steps for name in (step.repository, step.repository.partition("/")[2]))
+        named = self.repository is None or self.repository in names
         late = self.since is None or run.started_at >= self.since
         return named and late and (not self.kinds or run.kind in self.kinds)
 
@@ -245,10 +246,6 @@ def began_at(run_id: str) -> datetime | None:
         return datetime.strptime(f"{run_id[: len('20260301T000000')]}Z", "%Y%m%dT%H%M%S%z")
     except ValueError:
         return None
-
-
-def _is_called(key: str, name: str) -> bool:
-    return name in (key, key.partition("/")[2])
 
 
 def _run_ids(state: StateReader) -> list[str]:

@@ -23,18 +23,9 @@ from lakeplan.cli.sweeping import CollectorOptions, CollectorRuns, open_checker,
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions, TimeoutOptions
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
+from lakeplan.output import sweep as output
 from lakeplan.output.occasions import marks_waiting, sweeps_ended
 from lakeplan.output.operations import render_collector_runs
-from lakeplan.output.sweep import (
-    class_words,
-    render_approval,
-    render_mark_list,
-    render_marks,
-    render_objects,
-    render_purge,
-    render_restore,
-    render_sweep,
-)
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.sweep import service
@@ -97,7 +88,7 @@ def _listed(
         option("Only objects of this class, deleted or kept. Repeatable.", "CLASS", names=("--class",)),
     ] = None,
 ) -> Listed:
-    values = {class_words(kind.value).replace(" ", "_"): kind.value for kind in MarkClass}
+    values = {output.class_words(kind.value).replace(" ", "_"): kind.value for kind in MarkClass}
     given = [name.replace("-", "_").replace(" ", "_") for name in class_ or ()]
     classes = tuple(n if n in values.values() else values[one_of("class", n, [*values])] for n in given)
     if not objects and (prefix is not None or classes):
@@ -164,7 +155,7 @@ def mark(
             new_mark_id=lambda: new_mark_id(now_utc()),
         )
     document = with_costs(service.marks_document(made), session.tree, "marks")
-    outputs.emit(document, render_marks, RenderContext.of(session.tree), code=made.exit_code)
+    outputs.emit(document, output.render_marks, RenderContext.of(session.tree), code=made.exit_code)
     notify(session, marks_waiting(document, session.tree.owner_of))
     return made.exit_code
 
@@ -192,14 +183,14 @@ def approve(
         site, stored = service.open_mark(session.tree, mark_id, ports)
         contents = contents_of(session, site, stored)
         document = outputs.shown(shown_mark(session, site, stored, contents))
-        if outputs.introduce(lambda console: render_marks(document, console, following=False)):
+        if outputs.introduce(lambda console: output.render_marks(document, console, following=False)):
             stored = replace(stored, shown=contents["digest"])
         overrides = overrides_of(session, allowed)
         given = approve_mark(
             site, stored, ports.state, this_run(tree, session.tree), reason=reason, overrides=overrides
         )
     approval: ApprovalDocument = {**given.to_row(), "repository": site.key}
-    return outputs.emit(with_costs(approval, session.tree), render_approval)
+    return outputs.emit(with_costs(approval, session.tree), output.render_approval)
 
 
 @command("Delete the objects of an approved mark.")
@@ -306,7 +297,7 @@ def _finished(site: Site, end: SweepEnd, ports: SweepPorts, this: Run) -> SweepD
 def _emit_sweep(session: Session, document: SweepDocument, outputs: Outputs) -> int:
     return outputs.emit(
         with_costs(with_later(document, session.state()), session.tree),
-        render_sweep,
+        output.render_sweep,
         RenderContext.of(session.tree),
         code=exit_code_of(document),
     )
@@ -340,7 +331,7 @@ def list_(
         code = ExitCode.PARTLY_DONE if runs["failed"] else ExitCode.OK
         return outputs.emit(runs, render_collector_runs, code=code)
     return outputs.emit(
-        list_marks(session.state(), now_utc()), render_mark_list, RenderContext.of(session.tree)
+        list_marks(session.state(), now_utc()), output.render_mark_list, RenderContext.of(session.tree)
     )
 
 
@@ -383,15 +374,15 @@ def show(
         stage = service.stage_of(site, ports.state, mark_id)
         if listing.objects:
             listed = objects_of(session, site, stored, listing)
-            return outputs.emit(listed, render_objects, kind="mark-objects")
+            return outputs.emit(listed, output.render_objects, kind="mark-objects")
         contents = contents_of(session, site, stored, depth)
         document = shown_mark(session, site, stored, contents)
         if html is not None:
             write_page(html, session, site, stored, document, outputs)
     if summary is not None:
         swept: SweepDocument = {**with_later(summary, session.state()), "contents": contents}
-        return outputs.emit(with_costs(swept, session.tree), render_sweep, context)
-    return outputs.emit(document, partial(render_marks, stage=stage), context, kind="marks")
+        return outputs.emit(with_costs(swept, session.tree), output.render_sweep, context)
+    return outputs.emit(document, partial(output.render_marks, stage=stage), context, kind="marks")
 
 
 @command("Restore objects from quarantine.")
@@ -420,7 +411,7 @@ def restore(
         site, stored = service.find_mark(session.tree, mark_id, ports)
         document = bring_back(site, stored, ports, this_run(tree, session.tree), RestoreOptions(path, commit))
     code = ExitCode.PARTLY_DONE if document["failed"] else ExitCode.OK
-    return outputs.emit(document, render_restore, code=code)
+    return outputs.emit(document, output.render_restore, code=code)
 
 
 @command("Delete old copies from quarantine.")
@@ -463,7 +454,7 @@ def purge(
         with stopping() as stop:
             ports = replace(ports, stop=stop.is_set)
             document, exit_code = service.purge_all(old, ports, run, older_than=before, option=older_than)
-    return outputs.emit(document, render_purge, code=exit_code)
+    return outputs.emit(document, output.render_purge, code=exit_code)
 
 
 def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
