@@ -34,7 +34,7 @@ from lakeplan.hosts.github import GitHub
 from lakeplan.hosts.gitlab import GitLab
 from lakeplan.hosts.protocols import OBJECTS_FILE, PLAN_FILE, Host, HostError, NoPlan, Request, put_comment
 from lakeplan.limits import parse_json, read_file
-from lakeplan.output.comments import approved_answer, comment_marker, not_applied, refused_answer
+from lakeplan.output.comments import approved_answer, marker, not_applied, refused_answer
 from lakeplan.output.plan import summary_text
 from lakeplan.output.text import safe_lines
 from lakeplan.tree.tree import load_tree
@@ -108,7 +108,7 @@ class Pipeline:
             plan = read_plan(self.into / PLAN_FILE)
             body = with_changes(body, (repository.key for repository in plan.writes))
             passed = not plan.blocked and not any(r.failure for r in plan.repositories)
-        for line in put_plan_comment(host, number, body, comment_marker("plan", tree_prefix(self.tree))):
+        for line in put_plan_comment(host, number, body, marker(tree_prefix(self.tree))):
             _say(line)
         host.set_status(host.head(), STATUS, passed=passed, text=self._summary())
         return ExitCode.OK
@@ -132,7 +132,7 @@ class Pipeline:
             results.append(f"{host.sign}{request.number} {end}")
         try:
             if self.comments:
-                put_plan_comment(host, None, "", comment_marker("plan", tree_prefix(self.tree)))
+                put_plan_comment(host, None, "", marker(tree_prefix(self.tree)))
         except HostError as error:
             _say(f"The comments of open pull requests were not updated: {error}")
         worst = max(codes)

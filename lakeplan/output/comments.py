@@ -428,11 +428,6 @@ def cut_lines(text: str, room: int) -> str:
     return "".join(kept) + note
 
 
-def comment_marker(kind: str, tree: str) -> str:
-    """The first line of the comment of a ``plan`` or an ``apply`` of the tree in this folder."""
-    return marker(tree, kind)
-
-
 def not_applied(reason: str, hint: str, tree: str) -> str:
     """The comment of an apply that was not started."""
     where = f" for {code(tree)}" if tree else ""

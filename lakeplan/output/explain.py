@@ -148,14 +148,11 @@ def _marks(page: Page, subject: documents.ObjectSubject) -> None:
         if row["restore"] is not None:
             lines.append(f"restore: {row['restore']}")
         page.hanging(Cell("mark", "dim"), *lines, indent=2)
-    if subject["min_age_seconds"] and not subject["marks"] and _may_be_deleted(subject):
+    may_go = any(v["status"] in ("expired", "never_committed", "at_risk") for v in subject["verdicts"])
+    if subject["min_age_seconds"] and not subject["marks"] and may_go:
         page.facts(
             {"minimum age": f"a sweep keeps it until it is {duration(subject['min_age_seconds'])} old"}
         )
-
-
-def _may_be_deleted(subject: documents.ObjectSubject) -> bool:
-    return any(v["status"] in ("expired", "never_committed", "at_risk") for v in subject["verdicts"])
 
 
 def _branch(page: Page, subject: documents.BranchSubject) -> None:

@@ -131,11 +131,10 @@ def _sides_of(item: ItemRow) -> list[Cell]:
     there = [side for side in sides if side]
     keys = [key for key in {k: None for side in there for k in side} if key != "id"]
     differ = [key for key in keys if len({side.get(key) for side in there}) > 1] or keys
-    return [_values_text(side, differ) if side else Cell("-", "dim") for side in sides]
-
-
-def _values_text(side: Mapping[str, str], keys: list[str]) -> Cell:
-    return Cell(", ".join(f"{key} {side.get(key, 'not set')}" for key in keys))
+    return [
+        Cell(", ".join(f"{key} {side.get(key, 'not set')}" for key in differ)) if side else Cell("-", "dim")
+        for side in sides
+    ]
 
 
 def _name(path: str) -> str:

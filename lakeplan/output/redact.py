@@ -62,7 +62,9 @@ def redacted(document: Json) -> dict[str, Any]:
 
 def redact_text(text: str, scope: str = "") -> str:
     """Return the message without URLs of storage and keys of lakeFS's folders."""
-    return _patterns(text, scope)
+    for pattern in (_URL, _KEY, _HOLD, _QUOTED):
+        text = pattern.sub(lambda match: _digest(scope, match.group()), text)
+    return text
 
 
 def redact_plan(plan: Plan) -> Plan:
@@ -150,7 +152,7 @@ class _Redactor:
         known = self._known.get(scope)
         if known is not None:
             text = known.sub(lambda match: _digest(scope, match.group()), text)
-        return _patterns(text, scope)
+        return redact_text(text, scope)
 
 
 def _known(value: Any, scope: str) -> Iterator[tuple[str, str]]:
@@ -184,12 +186,6 @@ def _whole(value: Any, scope: str) -> Any:
     if isinstance(value, str):
         return _digest(scope, value)
     return [_whole(item, scope) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _patterns(text: str, scope: str) -> str:
-    for pattern in (_URL, _KEY, _HOLD, _QUOTED):
-        text = pattern.sub(lambda match: _digest(scope, match.group()), text)
-    return text
 
 
 def _digest(scope: str, path: str) -> str:
