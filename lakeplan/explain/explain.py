@@ -10,22 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from lakeplan.errors import LakeplanError
-from lakeplan.explain import search
-from lakeplan.explain.documents import (
-    BranchSubject,
-    CommitSubject,
-    ExplainDocument,
-    ObjectFacts,
-    ObjectSubject,
-    ProtectionRow,
-    RuleSetName,
-    SubjectRow,
-    branch_document,
-    commit_document,
-    iso,
-    object_document,
-    text_of,
-)
+from lakeplan.explain import documents, search
 from lakeplan.explain.rules import Explanation, Judge, explain_branch
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph
@@ -53,7 +38,7 @@ MAYBE_INSIDE = (
 class ExplainedRules:
     """A rule set. ``sources``: where the tree sets the days of a branch ("" for the default)."""
 
-    name: RuleSetName
+    name: documents.RuleSetName
     rules: GcRules | None
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -107,7 +92,7 @@ class Question:
     path_only: bool = False
 
 
-def explain(world: World, question: Question, progress: Progress) -> ExplainDocument:
+def explain(world: World, question: Question, progress: Progress) -> documents.ExplainDocument:
     """The document of ``schemas/explain.v1.json``.
 
     Raises UsageError when WHAT names nothing, LakeplanError when no object is there, and the errors of
@@ -116,7 +101,7 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
     subject = search.read_subject(question.text, world.graph, ref=question.ref, kind=question.kind)
     inquiry = _Inquiry(world, progress)
     notes = list(world.notes)
-    subjects: Sequence[SubjectRow]
+    subjects: Sequence[documents.SubjectRow]
     total = 1
     match subject.kind:
         case "commit":
@@ -126,7 +111,7 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
         case "path":
             traced = inquiry.at_path(subject, path_only=question.path_only)
             total = len(traced.holdings)
-            subjects, more = inquiry.documents(replace(traced, holdings=traced.holdings[:SUBJECTS_SHOWN]))
+            subjects, more = inquiry.subjects(replace(traced, holdings=traced.holdings[:SUBJECTS_SHOWN]))
             notes += more
         case "address":
             traced = inquiry.at_addresses([subject.text])
@@ -138,7 +123,7 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
                     where=world.name,
                     hint="Check the address. It is not in commits, uncommitted changes or storage.",
                 )
-            subjects, more = inquiry.documents(traced)
+            subjects, more = inquiry.subjects(traced)
             notes += more
     if any(subject["kind"] == "object" and subject["maybe_inside"] for subject in subjects):
         notes.append(MAYBE_INSIDE)
@@ -146,10 +131,10 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
     return {
         "format": "lakeplan.explain/v1",
         "name": world.name,
-        "as_of": iso(to_us(world.as_of)),
+        "as_of": documents.iso(to_us(world.as_of)),
         "what": {
             "kind": subject.kind,
-            "text": text_of(subject.text),
+            "text": documents.text_of(subject.text),
             "ref": subject.ref,
             "ref_commit": subject.ref_commit,
         },
@@ -163,11 +148,13 @@ def explain(world: World, question: Question, progress: Progress) -> ExplainDocu
     }
 
 
-def explain_addresses(world: World, addresses: Sequence[str], progress: Progress) -> list[ObjectSubject]:
+def explain_addresses(
+    world: World, addresses: Sequence[str], progress: Progress
+) -> list[documents.ObjectSubject]:
     """The subjects of many addresses, each as ``explain`` shows it, with every range read once: a reason for
     every object of a report."""
     inquiry = _Inquiry(world, progress)
-    return inquiry.documents(inquiry.at_addresses(addresses))[0]
+    return inquiry.subjects(inquiry.at_addresses(addresses))[0]
 
 
 @dataclass(frozen=True)
@@ -187,17 +174,17 @@ class _Inquiry:
         self.search = search.Search(world.name, world.graph, world.metadata, world.addresses, progress)
         self._protections = _Protections(world)
 
-    def commit(self, subject: search.Subject) -> CommitSubject:
+    def commit(self, subject: search.Subject) -> documents.CommitSubject:
         graph = self.world.graph
         number = graph.number_of(subject.text)
         rows = self._protections.rows([number], ())
-        return commit_document(graph, number, subject.via, self._explained([number]), rows)
+        return documents.commit_document(graph, number, subject.via, self._explained([number]), rows)
 
-    def branch(self, subject: search.Subject) -> BranchSubject:
+    def branch(self, subject: search.Subject) -> documents.BranchSubject:
         world = self.world
         head = next(b.commit_id for b in world.graph.branches if b.id == subject.text)
         kept = [explain_branch(judge, subject.text) for judge in world.judges]
-        return branch_document(
+        return documents.branch_document(
             world.graph, subject.text, world.graph.index[head], world.as_of, world.zone, kept
         )
 
@@ -247,7 +234,7 @@ class _Inquiry:
             staged = self.world.staging.find([h.address for h in unsure], [] if unknown else paths, None)
         return _Traced(holdings, staged, _staged_notes(staged))
 
-    def documents(self, traced: _Traced) -> tuple[list[ObjectSubject], list[str]]:
+    def subjects(self, traced: _Traced) -> tuple[list[documents.ObjectSubject], list[str]]:
         """The subjects of the objects, and notes about what could not be read."""
         world, known = self.world, self.world.known
         addresses = [holding.address for holding in traced.holdings if holding.inside]
@@ -258,7 +245,7 @@ class _Inquiry:
             address = holding.address
             commits = self.search.commits_of(holding)
             stored = world.stored(address) if world.stored is not None and holding.inside else None
-            facts = ObjectFacts(
+            facts = documents.ObjectFacts(
                 holding=holding,
                 commits=commits,
                 staged=traced.staged.holders.get(address, ()),
@@ -270,7 +257,7 @@ class _Inquiry:
                 protected_by=self._protections.rows(commits, holding.paths, of_others.get(address, ())),
                 marks=of_marks.get(address, ()),
             )
-            subjects.append(object_document(world.graph, facts, self._explained(commits)))
+            subjects.append(documents.object_document(world.graph, facts, self._explained(commits)))
         return subjects, [*traced.notes, *mark_notes, *other_notes]
 
     def _explained(self, holders: Sequence[int]) -> list[Explanation]:
@@ -346,13 +333,13 @@ class _Protections:
 
     def rows(
         self, numbers: Sequence[int], paths: Collection[str], others: Sequence[str] = ()
-    ) -> list[ProtectionRow]:
+    ) -> list[documents.ProtectionRow]:
         """The protections of an object that these commits hold at these paths, or of a commit."""
         ids = {self.world.graph.ids[number] for number in numbers}
         rows = [*self._holds(ids, paths), *self._tags(ids), *self._pins(ids)]
         return [*rows, *(_row("repository", name) for name in others)]
 
-    def _holds(self, ids: Collection[str], paths: Collection[str]) -> Iterator[ProtectionRow]:
+    def _holds(self, ids: Collection[str], paths: Collection[str]) -> Iterator[documents.ProtectionRow]:
         for hold in active_holds(self.world.known.holds, self.world.as_of):
             if hold.kind == "prefix":
                 held = any(path.startswith(hold.name) for path in paths)
@@ -373,7 +360,7 @@ class _Protections:
             return named
         return reachable({commit.id: commit for commit in self.world.known.refs.commits}, named)
 
-    def _tags(self, ids: Collection[str]) -> Iterator[ProtectionRow]:
+    def _tags(self, ids: Collection[str]) -> Iterator[documents.ProtectionRow]:
         tags = sorted(
             tag.id
             for tag in self.world.graph.tags
@@ -381,11 +368,11 @@ class _Protections:
         )
         yield from (_row("tag", name) for name in tags[:NAMED])
 
-    def _pins(self, ids: Collection[str]) -> Iterator[ProtectionRow]:
+    def _pins(self, ids: Collection[str]) -> Iterator[documents.ProtectionRow]:
         heads = [branch for branch in self.world.graph.branches if branch.commit_id in ids]
         pins = sorted(head.id for head in heads if has_pin_commit(head.id, head.commit_id))
         yield from (_row("pin", name) for name in pins[:NAMED])
 
 
-def _row(kind: Literal["hold", "tag", "pin", "repository"], name: str) -> ProtectionRow:
+def _row(kind: Literal["hold", "tag", "pin", "repository"], name: str) -> documents.ProtectionRow:
     return {"kind": kind, "name": name, "prefix": None, "until": None, "reason": ""}

@@ -8,17 +8,7 @@ from typing import Literal, TypedDict
 from zoneinfo import ZoneInfo
 
 from lakeplan.errors import LakeplanError
-from lakeplan.retention.drawing import (
-    Contents,
-    Drawing,
-    Expected,
-    Fate,
-    PolicyTest,
-    contents_of,
-    fate_of,
-    fates,
-    picture,
-)
+from lakeplan.retention import drawing as drawn
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keepers import reaching
 from lakeplan.retention.patterns import expand
@@ -37,8 +27,8 @@ class GraphRow(TypedDict):
     branches: list[str]
     tags: list[str]
     merges: list[str]
-    found: Fate
-    expected: Fate | None
+    found: drawn.Fate
+    expected: drawn.Fate | None
     why: str
 
 
@@ -49,8 +39,8 @@ class FailureRow(TypedDict):
     message: str
     why: str
     ref: str | None
-    expected: Fate | None
-    found: Fate | None
+    expected: drawn.Fate | None
+    found: drawn.Fate | None
     line: int | None
     column: int | None
 
@@ -83,7 +73,7 @@ class PolicyTestDocument(TypedDict):
 
 
 def result_document(
-    test: PolicyTest,
+    test: drawn.PolicyTest,
     repository: DesiredRepository | None,
     rules: GcRules | None,
     rows: Sequence[GraphRow],
@@ -113,8 +103,8 @@ def failure(
     why: str,
     *,
     ref: str | None = None,
-    wanted: Fate | None = None,
-    fate: Fate | None = None,
+    wanted: drawn.Fate | None = None,
+    fate: drawn.Fate | None = None,
     source: Source | None = None,
 ) -> FailureRow:
     return {
@@ -129,7 +119,7 @@ def failure(
     }
 
 
-def run_tests(tree: DesiredTree, tests: Sequence[PolicyTest]) -> PolicyTestDocument:
+def run_tests(tree: DesiredTree, tests: Sequence[drawn.PolicyTest]) -> PolicyTestDocument:
     """The results of all tests."""
     documents = [_run(tree, test) for test in tests]
     passed = sum(1 for one in documents if one["passed"])
@@ -141,7 +131,7 @@ def run_tests(tree: DesiredTree, tests: Sequence[PolicyTest]) -> PolicyTestDocum
     }
 
 
-def _run(tree: DesiredTree, test: PolicyTest) -> ResultRow:
+def _run(tree: DesiredTree, test: drawn.PolicyTest) -> ResultRow:
     try:
         repository = _named(tree, test.repository)
         rules = _rules(repository, test.drawing.branches)
@@ -149,7 +139,9 @@ def _run(tree: DesiredTree, test: PolicyTest) -> ResultRow:
         return result_document(test, None, None, [], [failure("rules", str(error), error.hint)])
     zone = ZoneInfo(tree.servers[repository.server].time_zone)
     drawing, graph = test.drawing, test.drawing.graph()
-    judged = _Judged(drawing, graph, contents_of(drawing, graph), rules, zone, test.judge == "documented")
+    judged = _Judged(
+        drawing, graph, drawn.contents_of(drawing, graph), rules, zone, test.judge == "documented"
+    )
     failures = [each for one in test.expected for each in judged.check(one)]
     for one in test.days:
         days = None if rules is None else rules.days_for(one.branch)
@@ -197,22 +189,22 @@ class _Judged:
 
     def __init__(
         self,
-        drawing: Drawing,
+        drawing: drawn.Drawing,
         graph: CommitGraph,
-        contents: Contents,
+        contents: drawn.Contents,
         rules: GcRules | None,
         zone: ZoneInfo,
         documented_only: bool,
     ) -> None:
         self._drawing, self._graph, self._contents = drawing, graph, contents
         self._rules, self._zone, self._documented_only = rules, zone, documented_only
-        self.fates = fates(graph, rules, drawing.as_of, zone)
+        self.fates = drawn.fates(graph, rules, drawing.as_of, zone)
         self._kept_until = (
             None if rules is None else documented_verdict(graph, rules, drawing.as_of, zone).kept_until_us
         )
-        self.wrong_commits: list[Expected] = []
+        self.wrong_commits: list[drawn.Expected] = []
 
-    def check(self, one: Expected) -> list[FailureRow]:
+    def check(self, one: drawn.Expected) -> list[FailureRow]:
         """The failures of an expectation: at most one for each version of an object."""
         if one.kind == "commit":
             commit = self._drawing.commit_of(one.ref)
@@ -220,14 +212,14 @@ class _Judged:
             number = self._graph.index[commit]
             if self._fits(one.fate, self.fates[number]):
                 return []
-            self.wrong_commits.append(Expected("commit", commit, one.fate, one.source))
+            self.wrong_commits.append(drawn.Expected("commit", commit, one.fate, one.source))
             named = f"commit {commit}" if commit == one.ref else f"commit {commit} ({one.ref})"
             return [self._failure(one, named, self.fates[number], [number], ())]
         failures = []
         for version in sorted(self._contents.versions(self._drawing, one.ref)):
             holders = [self._graph.index[c] for c in self._contents.holders(version)]
             staged = self._contents.staged_on(version)
-            fate = fate_of([self.fates[n] for n in holders], staged=bool(staged))
+            fate = drawn.fate_of([self.fates[n] for n in holders], staged=bool(staged))
             if not self._fits(one.fate, fate):
                 failures.append(self._failure(one, f"object {version}", fate, holders, staged))
         return failures
@@ -236,7 +228,7 @@ class _Judged:
         """The drawn graph after all checks, newest commit first."""
         rows: list[GraphRow] = []
         wrong = {expected.ref: expected.fate for expected in self.wrong_commits}
-        for row in picture(self._graph):
+        for row in drawn.picture(self._graph):
             name = self._graph.ids[row.commit]
             commit = self._drawing.commits[name]
             rows.append(
@@ -254,13 +246,13 @@ class _Judged:
             )
         return rows
 
-    def _fits(self, wanted: Fate, actual: Fate) -> bool:
+    def _fits(self, wanted: drawn.Fate, actual: drawn.Fate) -> bool:
         if self._documented_only and actual == "at_risk":
             return wanted in ("survives", "at_risk")
         return wanted == actual
 
     def _failure(
-        self, one: Expected, named: str, fate: Fate, holders: Sequence[int], staged: Sequence[str]
+        self, one: drawn.Expected, named: str, fate: drawn.Fate, holders: Sequence[int], staged: Sequence[str]
     ) -> FailureRow:
         until = self._kept_until
         best = max(holders, key=lambda n: 0 if until is None else until[n], default=None)
@@ -296,7 +288,7 @@ class _Judged:
         return f"{'expired on' if goes else 'is kept until'} {moment}, {who}, {best.rule}{note}"
 
 
-def _words(fate: Fate) -> str:
+def _words(fate: drawn.Fate) -> str:
     return {"survives": "survives", "goes": "goes", "at_risk": "is at risk"}[fate]
 
 
