@@ -16,9 +16,22 @@ from typing import Literal, Protocol
 
 from lakeplan.errors import UsageError
 from lakeplan.retention.patterns import names_repository
-from lakeplan.values import gates as declared
 from lakeplan.values.desired import Override, Safety
-from lakeplan.values.gates import WHOLE_PLAN, Gate
+from lakeplan.values.gates import (
+    ADOPTION,
+    AT_RISK,
+    CLEAR,
+    DELETED_BRANCHES,
+    EXPIRED_BYTES,
+    EXPIRED_OBJECTS,
+    HELD_BRANCH,
+    PINS,
+    TAG_LOSS,
+    UNKNOWN_IMPACT,
+    UNMANAGED,
+    WHOLE_PLAN,
+    Gate,
+)
 from lakeplan.values.pins import PinState
 from lakeplan.values.plan import (
     APPLY,
@@ -220,7 +233,7 @@ def gates_of_branch_run(scope: str, rows: Sequence[BranchRow], safety: Safety) -
     """Gates of one ``branches run`` on a repository. They do not stop an apply, which deletes no branch.
     ``rows`` include what follows from each deletion. Deletions after a notice count as deletions now."""
     going = [row for row in rows if row.is_expired]
-    tags = (v.of(declared.TAG_LOSS, scope, BRANCHES_RUN) for v in _tags_lost_by_branch_run(going, safety))
+    tags = (v.of(TAG_LOSS, scope, BRANCHES_RUN) for v in _tags_lost_by_branch_run(going, safety))
     return [*limit_of_branch_run(scope, len(going), safety), *tags]
 
 
@@ -231,9 +244,7 @@ def limit_of_branch_run(scope: str, count: int, safety: Safety) -> list[GateResu
         return []
     deleted = count_of(count, "branch")
     text = f"{deleted} would be deleted by `lakeplan branches run`; the limit is {limit:,}"
-    return [
-        Verdict(by_limit(count, limit), text, count, limit).of(declared.DELETED_BRANCHES, scope, BRANCHES_RUN)
-    ]
+    return [Verdict(by_limit(count, limit), text, count, limit).of(DELETED_BRANCHES, scope, BRANCHES_RUN)]
 
 
 def plan_gates(
@@ -261,7 +272,7 @@ def plan_gates(
     for gate, of_each in verdicts:
         if len(of_each) != 1 or not any(_is_refusal(result, gate.gate) for result in of_each[0]):
             results.append(overrides.decide_whole(gate, of_each))
-    unnamed = (v.of(declared.UNMANAGED, WHOLE_PLAN) for v in _unmanaged(unmanaged, on_unmanaged))
+    unnamed = (v.of(UNMANAGED, WHOLE_PLAN) for v in _unmanaged(unmanaged, on_unmanaged))
     return (*results, *overrides.decide_each(unnamed, None))
 
 
@@ -417,19 +428,19 @@ def _unmanaged(unmanaged: Sequence[str], policy: Policy) -> Iterator[Verdict]:
 Judge = Callable[[RepositoryPlan, Safety], Iterator[Verdict]]
 
 JUDGES_OF_WRITES: Mapping[Gate, Judge] = {
-    declared.ADOPTION: _adoption,
-    declared.CLEAR: _clear,
-    declared.UNKNOWN_IMPACT: _unknown_impact,
-    declared.EXPIRED_OBJECTS: lambda plan, safety: _expired_objects(plan.impact.horizons, safety),
-    declared.EXPIRED_BYTES: lambda plan, safety: _expired_bytes(plan.impact.horizons, safety),
-    declared.DELETED_BRANCHES: lambda plan, safety: _deleted_by_policies([plan], safety),
-    declared.TAG_LOSS: _tags_lost_by_rules,
-    declared.AT_RISK: _at_risk,
-    declared.PINS: _pins,
+    ADOPTION: _adoption,
+    CLEAR: _clear,
+    UNKNOWN_IMPACT: _unknown_impact,
+    EXPIRED_OBJECTS: lambda plan, safety: _expired_objects(plan.impact.horizons, safety),
+    EXPIRED_BYTES: lambda plan, safety: _expired_bytes(plan.impact.horizons, safety),
+    DELETED_BRANCHES: lambda plan, safety: _deleted_by_policies([plan], safety),
+    TAG_LOSS: _tags_lost_by_rules,
+    AT_RISK: _at_risk,
+    PINS: _pins,
 }
 """The judges of a repository with writes, in the order of a plan."""
 
-JUDGES_OF_SERVERS: Mapping[Gate, Judge] = {declared.HELD_BRANCH: _held_branches}
+JUDGES_OF_SERVERS: Mapping[Gate, Judge] = {HELD_BRANCH: _held_branches}
 """The judges of every repository, including those without writes."""
 
 
@@ -450,13 +461,11 @@ class JudgeOfTotals:
 
 
 JUDGES_OF_TOTALS: Mapping[Gate, JudgeOfTotals] = {
-    declared.EXPIRED_OBJECTS: JudgeOfTotals(
+    EXPIRED_OBJECTS: JudgeOfTotals(
         lambda _, totals, safety: _expired_objects(totals, safety), _expires_objects
     ),
-    declared.EXPIRED_BYTES: JudgeOfTotals(
-        lambda _, totals, safety: _expired_bytes(totals, safety), _expires_objects
-    ),
-    declared.DELETED_BRANCHES: JudgeOfTotals(
+    EXPIRED_BYTES: JudgeOfTotals(lambda _, totals, safety: _expired_bytes(totals, safety), _expires_objects),
+    DELETED_BRANCHES: JudgeOfTotals(
         lambda writing, _, safety: _deleted_by_policies(writing, safety), _policies_delete
     ),
 }
