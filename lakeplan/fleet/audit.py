@@ -39,6 +39,7 @@ from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Branch, Commit, Refs, Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import Policy, SettingItem, SettingKind, item_body, items_from_body
+from lakeplan.values.simulation import AmountRow
 from lakeplan.values.urls import path_digest
 
 AUDIT_FORMAT: Final = "lakeplan.audit/v1"
@@ -233,7 +234,7 @@ class Inspection:
         masks = self._masks(graph, refs, rules)
         store = self._ports.store(self._server, self._repository)
         surveyed, why = self._survey(graph, masks, store)
-        (gone, gone_tagged), not_sampled = self._destroyed(surveyed, graph)
+        (destroyed, tagged), not_sampled = self._destroyed(surveyed, graph)
         runs = self._runs(store) if surveyed.listed else None
         stale = judging.stale_branches(
             without_pin_branches(refs),
@@ -242,6 +243,10 @@ class Inspection:
             self._settings.stale_days,
         )
         classes, listed = surveyed.classes, surveyed.listed
+
+        def expired(keeps: int, among: int = judging.Bit.ALL) -> AmountRow:
+            return judging.expired(classes, keeps, listed=listed, among=among).to_row()
+
         row: AuditedRow = {
             "repository": f"{self._server}/{self._name}",
             "storage_namespace": self._repository.storage_namespace,
@@ -254,27 +259,21 @@ class Inspection:
             "objects": judging.total(classes, listed=listed).to_row(),
             "estimated": not listed,
             "not_listed": "" if listed else why,
-            "destroyed": gone,
-            "destroyed_tagged": gone_tagged,
+            "destroyed": destroyed,
+            "destroyed_tagged": tagged,
             "not_sampled": not_sampled,
             "next_run": {
-                "expired": judging.expired(classes, judging.Bit.SERVER, listed=listed).to_row(),
-                "at_risk": judging.expired(
-                    classes, judging.Bit.SERVER, listed=listed, among=judging.Bit.DOCUMENTED
-                ).to_row(),
-                "tagged": judging.expired(
-                    classes, judging.Bit.SERVER, listed=listed, among=judging.Bit.TAG
-                ).to_row(),
+                "expired": expired(judging.Bit.SERVER),
+                "at_risk": expired(judging.Bit.SERVER, judging.Bit.DOCUMENTED),
+                "tagged": expired(judging.Bit.SERVER, judging.Bit.TAG),
                 "min_age_seconds": int(self._min_age.total_seconds()),
                 "too_young": judging.too_young(classes).to_row() if listed else None,
             },
-            "freeable": judging.expired(
-                classes, judging.Bit.SERVER | judging.Bit.DOCUMENTED, listed=listed
-            ).to_row(),
+            "freeable": expired(judging.Bit.SERVER | judging.Bit.DOCUMENTED),
             "periods": [
                 {
                     "days": days,
-                    "expired": judging.expired(classes, judging.period_bit(number), listed=listed).to_row(),
+                    "expired": expired(judging.period_bit(number)),
                 }
                 for number, days in enumerate(judging.PERIODS)
             ],
