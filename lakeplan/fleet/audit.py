@@ -236,12 +236,8 @@ class Inspection:
         surveyed, why = self._survey(graph, masks, store)
         (destroyed, tagged), not_sampled = self._destroyed(surveyed, graph)
         runs = self._runs(store) if surveyed.listed else None
-        stale = judging.stale_branches(
-            without_pin_branches(refs),
-            self._repository.default_branch,
-            self._settings.as_of,
-            self._settings.stale_days,
-        )
+        now, days, default = self._settings.as_of, self._settings.stale_days, self._repository.default_branch
+        stale = judging.stale_branches(without_pin_branches(refs), default, now, days)
         classes, listed = surveyed.classes, surveyed.listed
 
         def expired(keeps: int, among: int = judging.Bit.ALL) -> AmountRow:
@@ -250,7 +246,7 @@ class Inspection:
         row: AuditedRow = {
             "repository": f"{self._server}/{self._name}",
             "storage_namespace": self._repository.storage_namespace,
-            "as_of": utc_text(self._settings.as_of),
+            "as_of": utc_text(now),
             "rules": None if shown is None else shown.to_body(),
             "policies": None
             if policies is None
@@ -271,10 +267,7 @@ class Inspection:
             },
             "freeable": expired(judging.Bit.SERVER | judging.Bit.DOCUMENTED),
             "periods": [
-                {
-                    "days": days,
-                    "expired": expired(judging.period_bit(number)),
-                }
+                {"days": days, "expired": expired(judging.period_bit(number))}
                 for number, days in enumerate(judging.PERIODS)
             ],
             "leftovers": self._leftovers(surveyed, store) if listed else None,
