@@ -31,6 +31,7 @@ from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.notify import Event, Item, Publisher, SentMessage
 from lakeplan.values.records import utc_second_text
+from lakeplan.values.units import count_of
 
 LONGER = timedelta(days=30)
 """The exemption in the example command of a notice ends this long after the planned deletion."""
@@ -128,11 +129,9 @@ def _recorded(
 def _postponed(count: int, channel: str, why: str) -> str:
     where = f" (channel {channel})" if channel else ""
     whose = "its" if count == 1 else "their"
-    return f"no notice was given for {_branches(count)}, so {whose} deletion is postponed: {why}{where}"
-
-
-def _branches(count: int) -> str:
-    return "1 branch" if count == 1 else f"{count:,} branches"
+    return (
+        f"no notice was given for {count_of(count, 'branch')}, so {whose} deletion is postponed: {why}{where}"
+    )
 
 
 def _deleted_from(survey: Survey, now: datetime) -> datetime:

@@ -36,8 +36,10 @@ from lakeplan.values.plan import Horizon
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import GcRules
+from lakeplan.values.units import count_of
 
 KIND = "pins"
+_MOVED = "it was moved to another commit"
 _PIN = records.record({}, {"retention_days": records.days, "holds": records.list_of(records.text)})
 RECORD = records.record(
     {
@@ -141,7 +143,7 @@ class StoredRules:
         deleted."""
         known = record.commit_ids
         return [
-            *(f"{b.id}: {_why_other(b)}" for b in self.others),
+            *(f"{b.id}: {_MOVED if b.hidden else 'it is not hidden'}" for b in self.others),
             *(f"{b.id}: the state has no record of it" for b in self.pins if b.commit_id not in known),
         ]
 
@@ -166,17 +168,12 @@ def check_pins(reader: LakeFSReader, state: StateReader, repository: str) -> Non
     wrong, gone = stored.wrong(record), stored.gone(record)
     if wrong or gone:
         what = "is gone or was moved" if gone else "does not have the rule that it needs"
-        count = len(wrong) + len(gone)
         raise GateRefused(
-            f"{(gone or wrong)[0].name} {what} ({count:,} pin{'s' * (count != 1)} in all), so a collection"
-            " could delete data that pins protect",
+            f"{(gone or wrong)[0].name} {what} ({count_of(len(wrong) + len(gone), 'pin')} in all), so a"
+            " collection could delete data that pins protect",
             where=repository,
             hint="Run `lakeplan pins sync`, then run the command again.",
         )
-
-
-def _why_other(branch: LiveBranch) -> str:
-    return "it was moved to another commit" if branch.hidden else "it is not hidden"
 
 
 def replace_rules(

@@ -394,7 +394,10 @@ class _Runner:
         deleter = self._deleter(held)
         try:
             for number, outlook in enumerate(going, 1):
-                end = self._delete_one(outlook, deleter)
+                if self._ports.stop():
+                    end = BranchEnd(outlook, Outcome.STOPPED, "the run was stopped")
+                else:
+                    end = deleter.delete(outlook)
                 results.append(end)
                 step()
                 record.settle(outlook.id, end.fate, end.message, end.new_head)
@@ -416,11 +419,6 @@ class _Runner:
             if end.fate is not Fate.KEPT:
                 fresh.settle(end.outlook.id, end.fate, end.message, end.new_head)
         fresh.save()
-
-    def _delete_one(self, outlook: BranchOutlook, deleter: Deleter) -> BranchEnd:
-        if self._ports.stop():
-            return BranchEnd(outlook, Outcome.STOPPED, "the run was stopped")
-        return deleter.delete(outlook)
 
     def _deleter(self, held: _Held) -> Deleter:
         desired, readers = held.desired, self._ports.readers(held.desired.server)

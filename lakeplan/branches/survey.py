@@ -173,7 +173,10 @@ class _Surveyor:
         rules = None
         if self._whole or any(o.verdict.deletes for o in outlooks.values()):
             rules = self._readers.refs.get_gc_rules(self._desired.name)
-        outlooks = {n: self._with_tags(o, rules) for n, o in outlooks.items()}
+        outlooks = {
+            n: _safe(replace(o, tags=self._tags.get(n, ())), self._graph, rules, self._when.zone)
+            for n, o in outlooks.items()
+        }
         return Survey(
             self._desired,
             self._repository,
@@ -282,10 +285,6 @@ class _Surveyor:
             return outlooks
         pulls = pulls_by_source(self._readers.branches, self._desired.name)
         return {n: replace(o, pulls=pulls.get(n, ())) for n, o in outlooks.items()}
-
-    def _with_tags(self, outlook: BranchOutlook, rules: GcRules | None) -> BranchOutlook:
-        tagged = replace(outlook, tags=self._tags.get(outlook.id, ()))
-        return _safe(tagged, self._graph, rules, self._when.zone)
 
     # ---- the whole repository
     @cached_property

@@ -391,7 +391,12 @@ def check_again(
     steps, excess = [], list[str]()
     for repository in reviewed.writes:
         current = again.get(repository.key)
-        if current is None or current.failure is not None or not _has_reviewed(repository, current):
+        # The rules were expanded over branches that differ from the plan's.
+        if (
+            current is None
+            or current.failure is not None
+            or not ceiling.only_moved(replace(repository, after=current.after), current)
+        ):
             raise _stale_plan([*moved, f"{repository.key}: it changed again while lakeplan planned again"])
         if ceiling.is_done(repository, current):
             steps.append(repository)
@@ -404,11 +409,6 @@ def check_again(
         raise _stale_plan([*moved, *excess])
     refuse_more(reviewed, live, limits, now=now)
     return _in_order(steps)
-
-
-def _has_reviewed(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
-    """As ``ceiling.only_moved``, for rules that were expanded over branches that differ from the plan's."""
-    return ceiling.only_moved(replace(reviewed, after=live.after), live)
 
 
 def refuse_more(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> None:
@@ -443,7 +443,8 @@ def _refusals(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> 
             continue
         then = [g for g in repository.gates if _refuses(g)]
         if repository.impact.status is ImpactStatus.UNKNOWN:
-            then.append(_not_known_then(repository.key))
+            text = "what expires was not known when the plan was reviewed"
+            then.append(GateResult(UNKNOWN_IMPACT.name, repository.key, GateOutcome.REFUSED, text))
         known = {g.gate for g in current.gates if g.outcome in _JUDGED}
         then = [limits.overrides.decide(g, repository) for g in then if g.gate not in known]
         today = [limits.overrides.decide(g, repository) if _refuses(g) else g for g in current.gates]
@@ -457,7 +458,8 @@ def _refusals(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> 
     judged = [replace(again[key], gates=of) for key, of in named.items()]
     of_plan = _plan_gates(reviewed, judged, live.unmanaged, limits)
     shut = [g for g in (*of_plan, *chain.from_iterable(named.values())) if _refuses(g)]
-    return [*([old] if old else []), *map(_with_flag, shut), *growth], not (old or growth)
+    texts = [f"{gate_text(gate)} (override with {gate.opens_with})" for gate in shut]
+    return [*([old] if old else []), *texts, *growth], not (old or growth)
 
 
 _JUDGED = (GateOutcome.REFUSED, GateOutcome.ALLOWED, GateOutcome.OVERRIDDEN)
@@ -475,15 +477,6 @@ def _plan_gates(
     known = {g.gate for g in gates_now if g.outcome in _JUDGED}
     then = [g for g in reviewed.gates if _refuses(g) and g.gate not in (*known, CHECK.name)]
     return [*gates_now, *limits.checks, *(limits.overrides.decide(g, None) for g in then)]
-
-
-def _with_flag(gate: GateResult) -> str:
-    return f"{gate_text(gate)} (override with {gate.opens_with})"
-
-
-def _not_known_then(key: str) -> GateResult:
-    text = "what expires was not known when the plan was reviewed"
-    return GateResult(UNKNOWN_IMPACT.name, key, GateOutcome.REFUSED, text)
 
 
 def _refuses(gate: GateResult) -> bool:

@@ -45,6 +45,7 @@ from lakeplan.values.plan_parts import BranchFate, ObjectRulesPlan, PoliciesPlan
 from lakeplan.values.repository import Branch, Refs, Repository
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import ObjectRule, Policy, SettingKind, Stored
+from lakeplan.values.units import count_of
 
 T = TypeVar("T")
 Deletes = Callable[[datetime, bool], frozenset[str]]
@@ -265,8 +266,8 @@ def _notes(
     if any(policy.max_idle_seconds is not None for policy in wanted):
         notes.append(EVEREST)
     if exempt:
-        word = "branch has" if exempt == 1 else "branches have"
-        notes.append(f"{exempt:,} {word} no recorded creation time: the server never deletes such branches")
+        named = count_of(exempt, "branch has", "branches have")
+        notes.append(f"{named} no recorded creation time: the server never deletes such branches")
     return tuple(notes)
 
 

@@ -31,6 +31,7 @@ from lakeplan.values.plan_parts import Bit, Shown
 from lakeplan.values.rules import GcRules
 from lakeplan.values.shown_records import RECORD, commit_digests, packed
 from lakeplan.values.simulation import Amount, ImpactResult, Transition
+from lakeplan.values.units import count_of
 
 BACKLOG = "backlog"
 EXISTS_BIT = 1 << 60
@@ -250,9 +251,9 @@ def expires_later(
     if not moments:
         return ()
     days = (min(moments) - now) // DAY_US
-    many = "1 commit" if len(moments) == 1 else f"{len(moments):,} commits"
     return (
-        f"{many} that would expire sooner, but not yet now, in 7 or in 30 days; the first in {days:,} days",
+        f"{count_of(len(moments), 'commit')} that would expire sooner, but not yet now, in 7 or in 30 days;"
+        f" the first in {days:,} days",
     )
 
 

@@ -212,7 +212,10 @@ def graph_document(judged: Judged, *, limit: int = MAX_COMMITS) -> Json:
     in_order = [commits[id] for id in graph.ids]
     parents = [[graph.index[p] for p in c.parents if p in graph.index] for c in in_order]
     drawing = draw(graph, parents)
-    verdicts = [_verdicts(mask) for mask in judged.verdicts.masks]
+    verdicts = [
+        "".join(str(VERDICTS.index(_verdict(mask, horizon))) for horizon in Horizon)
+        for mask in judged.verdicts.masks
+    ]
     shown = _chosen(graph, drawing.order, verdicts, limit)
     row_of = {number: row for row, number in enumerate(shown)}
     position = {branch.id: n for n, branch in enumerate(graph.branches)}
@@ -246,10 +249,6 @@ def graph_document(judged: Judged, *, limit: int = MAX_COMMITS) -> Json:
             "proposed": _reasons(judged, shown, row_of, position, proposed=True),
         },
     }
-
-
-def _verdicts(mask: int) -> str:
-    return "".join(str(VERDICTS.index(_verdict(mask, horizon))) for horizon in Horizon)
 
 
 def _verdict(mask: int, horizon: Horizon) -> str:

@@ -35,6 +35,7 @@ from lakeplan.values.branches import LiveBranch
 from lakeplan.values.pins import Pin, may_be_pin
 from lakeplan.values.repository import Branch
 from lakeplan.values.rules import Action, GcRules
+from lakeplan.values.units import count_of
 
 
 def _as_recorded(pin: Pin) -> tuple[str, int | None, frozenset[str]]:
@@ -310,8 +311,7 @@ class PinnedRulesAttempt(RulesAttempt):
     def _in_words(self) -> str:
         change = self._inspection.change
         counts = {"made": len(change.new), "deleted": len(change.retired)}
-        parts = [f"{n:,} pin{'s' * (n != 1)} {what}" for what, n in counts.items() if n]
-        return ", ".join(parts)
+        return ", ".join(f"{count_of(n, 'pin')} {what}" for what, n in counts.items() if n)
 
     def _pins_for_history(self) -> dict[str, Any]:
         change = self._inspection.change

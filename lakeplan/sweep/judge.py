@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
 
-from lakeplan.errors import GateRefused, StalePlan, UsageError
+from lakeplan.errors import GateRefused, UsageError
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.review.strictness import since_mark, stricter_safety, stricter_sweep
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.sweep.mark import by_text
-from lakeplan.sweep.mark_record import MARK_AGAIN, Allowance, Approval, Judged, Mark
+from lakeplan.sweep.mark_record import Allowance, Approval, Judged, Mark
 from lakeplan.sweep.ports import Site, approval_key
 from lakeplan.sweep.records import StoredMark
 from lakeplan.sweep.rules import GRACE_SECONDS, mark_gates
@@ -28,9 +28,7 @@ def settings_today(site: Site, mark: Mark) -> SweepSettings:
     weaker settings and has to be made again."""
     settings, refused = since_mark(mark.settings, mark.tree_settings, site.desired.sweep)
     if refused:
-        raise StalePlan(
-            f"{refused[0].path} in the tree differs from the mark's", where=mark.where, hint=MARK_AGAIN
-        )
+        raise mark.stale(f"{refused[0].path} in the tree differs from the mark's")
     return settings
 
 

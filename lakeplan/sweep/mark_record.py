@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
-from lakeplan.errors import FormatError
+from lakeplan.errors import FormatError, StalePlan
 from lakeplan.sweep.documents import ApprovalRow, MarkRow, RulesBeforeRow
 from lakeplan.values import records
 from lakeplan.values.declare import Setting
@@ -124,6 +124,10 @@ class Mark:
     def where(self) -> str:
         """The name of the mark in errors."""
         return f"{self.key}: mark {self.mark_id}"
+
+    def stale(self, why: str) -> StalePlan:
+        """The error for a mark that can no longer be used."""
+        return StalePlan(why, where=self.where, hint=MARK_AGAIN)
 
     @property
     def to_delete(self) -> Amount:

@@ -239,59 +239,42 @@ def check_not_aborted(site: Site, mark: Mark) -> None:
     """Raises StalePlan when the sweep was aborted, perhaps while this run waited for the lease."""
     summary = read_summary(site.store, mark.mark_id)
     if summary is not None and summary["closed"]:
-        raise StalePlan("the sweep of this mark was aborted", where=mark.where, hint=MARK_AGAIN)
+        raise mark.stale("the sweep of this mark was aborted")
 
 
 def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) -> None:
     """Raises StalePlan or GateRefused when the site's settings do not let the mark be swept now."""
-    where = mark.where
     check_readable(mark)
     times = window(mark, site.desired.sweep.settle_seconds, lowered_at=lowered_at)
     if problem := times.problem(earliest=clocks.earliest, latest=clocks.latest):
         if clocks.latest < times.closes:
-            raise GateRefused(problem, where=where, hint="Run the command again at that time.")
-        raise StalePlan(problem, where=where, hint=MARK_AGAIN)
+            raise GateRefused(problem, where=mark.where, hint="Run the command again at that time.")
+        raise mark.stale(problem)
     check_same_repository(site, mark)
     check_alone(site, mark)
     if mark.endpoint_url != site.server.endpoint_url or (
         mark.storage_namespace != site.repository.storage_namespace
     ):
-        raise StalePlan("the mark was made for another server or namespace", where=where, hint=MARK_AGAIN)
+        raise mark.stale("the mark was made for another server or namespace")
     new = sorted(set(held_prefixes(site.desired.holds, clocks.earliest)) - set(mark.held_prefixes))
     if new:
-        raise StalePlan(
-            f"the tree has a hold on {new[0]} that was not in force when the mark was made",
-            where=where,
-            hint=MARK_AGAIN,
-        )
+        raise mark.stale(f"the tree has a hold on {new[0]} that was not in force when the mark was made")
 
 
 def check_same_repository(site: Site, mark: Mark) -> None:
     """Raises StalePlan when the repository was deleted and created again since the mark."""
     created = site.reader.get_repository(site.desired.name).creation_date
     if mark.repository_created != created:
-        raise StalePlan(
-            "the repository was deleted and created again since the mark", where=mark.where, hint=MARK_AGAIN
-        )
+        raise mark.stale("the repository was deleted and created again since the mark")
 
 
 def check_alone(site: Site, mark: Mark) -> None:
     """Raises StalePlan when another collector ran since the mark was made."""
-    others = sorted(set(collector_runs(site)) - set(mark.collector_runs) - _own_report(site, mark))
-    if others:
-        raise StalePlan(
-            f"another collector has run since the mark was made (run {others[0]})",
-            where=mark.where,
-            hint=MARK_AGAIN,
-        )
-
-
-def _own_report(site: Site, mark: Mark) -> set[str]:
-    """The run ids that this sweep leaves among those of collectors."""
-    runs = {mark.mark_id, *noted_runs(site.store, mark.mark_id)}
-    if (run_id := official_run(site.store, mark.mark_id)) is not None:
-        runs.add(run_id)
-    return runs
+    runs = set(collector_runs(site)) - set(mark.collector_runs)
+    # This sweep itself leaves these.
+    own = {mark.mark_id, *noted_runs(site.store, mark.mark_id), official_run(site.store, mark.mark_id)}
+    if others := sorted(runs - own):
+        raise mark.stale(f"another collector has run since the mark was made (run {others[0]})")
 
 
 @dataclass
