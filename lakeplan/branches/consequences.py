@@ -28,12 +28,8 @@ MAX_BRANCHES = 50
 """Branches whose objects are counted separately. Each needs a bit of the mask, besides eight others."""
 
 
-def before_bit(moment: str) -> int:
-    return 1 << (2 * MOMENTS.index(moment))
-
-
-def after_bit(moment: str) -> int:
-    return 1 << (2 * MOMENTS.index(moment) + 1)
+BY_MOMENT = {name: Transition(1 << 2 * n, 1 << 2 * n + 1) for n, name in enumerate(MOMENTS)}
+"""The bits of commits that are kept with and without the branches, at each moment."""
 
 
 def branch_bit(place: int) -> int:
@@ -56,13 +52,12 @@ class Consequences:
 
     @property
     def any_follow(self) -> bool:
-        return any(t.expires(mask) for mask in set(self.masks) for t in self.transitions().values())
+        return any(_gone(self.masks))
 
     def transitions(self) -> dict[str, Transition]:
-        asked = {m: Transition(before_bit(m), after_bit(m)) for m in MOMENTS}
-        for place, name in enumerate(self.with_bit):
-            asked[f"branch:{name}"] = Transition(branch_bit(place), after_bit(SETTLED))
-        return asked
+        settled = BY_MOMENT[SETTLED].after
+        places = enumerate(self.with_bit)
+        return BY_MOMENT | {f"branch:{name}": Transition(branch_bit(n), settled) for n, name in places}
 
     def metaranges(self) -> dict[str, int]:
         """Metarange id → mask, of commits that are kept by any verdict."""
@@ -71,7 +66,7 @@ class Consequences:
     def totals(self, result: ImpactResult | None) -> dict[str, MomentTotal]:
         """The totals at each moment. Objects are None without a simulation."""
         totals = {}
-        for moment, transition in list(self.transitions().items())[: len(MOMENTS)]:
+        for moment, transition in BY_MOMENT.items():
             commits = sum(1 for mask in self.masks if transition.expires(mask))
             amount = _amount(result, transition) if commits else Amount()
             totals[moment] = MomentTotal(self.moments[moment], commits, *_figures(amount))
@@ -120,7 +115,8 @@ def consequences(
     with_branches, without = ServerWalk(graph, rules), ServerWalk(after_graph, rules)
     masks = [0] * len(graph.ids)
     for name, moment in moments.items():
-        for walk, bit in ((with_branches, before_bit(name)), (without, after_bit(name))):
+        bits = BY_MOMENT[name]
+        for walk, bit in ((with_branches, bits.before), (without, bits.after)):
             masks = [m | bit if flag else m for m, flag in zip(masks, walk.active(moment, zone), strict=True)]
     heads = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
     starts = {name: heads[name] for name in deleted if name in heads}
@@ -138,8 +134,7 @@ def consequences(
 
 def _gone(masks: Sequence[int]) -> list[bool]:
     """Per commit, whether it expires because of the deletions at any of the moments."""
-    transitions = [Transition(before_bit(moment), after_bit(moment)) for moment in MOMENTS]
-    follows = {mask: any(t.expires(mask) for t in transitions) for mask in set(masks)}
+    follows = {mask: any(t.expires(mask) for t in BY_MOMENT.values()) for mask in set(masks)}
     return [follows[mask] for mask in masks]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Final
+from typing import Any, Final
 
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
@@ -14,6 +14,8 @@ from lakeplan.plan.baselines import read_last_applied
 from lakeplan.plan.documents import DriftDocument, DriftedRow, LastSweepRow, RecordedRow
 from lakeplan.plan.drift_compare import (
     DriftClass,
+    DriftedItem,
+    DriftedValue,
     HeadPorts,
     RepositoryDrift,
     compare,
@@ -263,30 +265,16 @@ def _repository(drift: RepositoryDrift) -> DriftedRow:
         "owner": drift.owner,
         "source": drift.source,
         "classes": [c.value for c in drift.classes],
-        "values": [
-            {
-                "class": v.drift.value,
-                "path": v.path,
-                "applied": v.applied,
-                "stored": v.stored,
-                "wanted": v.wanted,
-            }
-            for v in drift.values
-        ],
-        "items": [
-            {
-                "class": i.drift.value,
-                "setting": i.setting.value,
-                "item": i.item,
-                "applied": dict(i.applied),
-                "stored": dict(i.stored),
-                "wanted": dict(i.wanted),
-            }
-            for i in drift.items
-        ],
+        "values": [_classed(value) for value in drift.values],
+        "items": [_classed(item) for item in drift.items],
         "last_applied": encode(drift.last.newest) if drift.last is not None else None,
         "note": drift.note,
     }
+
+
+def _classed(drifted: DriftedValue | DriftedItem) -> Any:
+    row = encode(drifted)
+    return {"class": row.pop("drift"), **row}
 
 
 def _recorded(drift: RepositoryDrift) -> RecordedRow:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.branches.consequences import MAX_BRANCHES, MOMENTS, after_bit, consequences, safe_until
+from lakeplan.branches.consequences import BY_MOMENT, MAX_BRANCHES, MOMENTS, consequences, safe_until
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import ServerWalk
 from lakeplan.values.branches import SETTLED
@@ -160,7 +160,9 @@ def it_may_take_a_while_until_anything_follows():
 def it_counts_objects_for_each_branch_and_all_together():
     found = consequences(graph(HISTORY, BRANCHES), ["feature"], GcRules(21), NOW, UTC)
     mask = found.metaranges()["rf2"]
-    result = ImpactResult({mask: Amount(3, 300), after_bit(SETTLED) | mask: Amount(5, 500)}, ranges_read=1)
+    result = ImpactResult(
+        {mask: Amount(3, 300), BY_MOMENT[SETTLED].after | mask: Amount(5, 500)}, ranges_read=1
+    )
     assert (found.totals(result)[SETTLED].objects, found.totals(result)[SETTLED].size_bytes) == (3, 300)
     follows = found.by_branch(result)["feature"]
     assert (follows.commits, follows.objects, follows.size_bytes) == (1, 3, 300)
@@ -201,7 +203,7 @@ def it_never_loses_what_stays_kept_without_the_branches(data):
     found = consequences(drawn, deleted, rules, NOW, UTC)
     without = ServerWalk(drawn.without_branches(deleted), rules).active(NOW, UTC)
     for mask, kept in zip(found.masks, without, strict=True):
-        assert bool(mask & after_bit("now")) == bool(kept)
+        assert bool(mask & BY_MOMENT["now"].after) == bool(kept)
     if not deleted:
         assert not found.any_follow
 
