@@ -175,13 +175,8 @@ class DriftedItem:
     wanted: Values
 
 
-@dataclass(frozen=True)
-class _Item:
-    """One item as it was applied, is stored, and is wanted."""
-
-    applied: SettingItem | None
-    stored: SettingItem | None
-    wanted: SettingItem | None
+_Sides = tuple[SettingItem | None, SettingItem | None, SettingItem | None]
+"""One item as it was applied, is stored, and is wanted."""
 
 
 def setting_drift(
@@ -191,15 +186,15 @@ def setting_drift(
     only if an apply of the list is ``recorded``. Otherwise everything that the server lacks is
     ``tree-ahead``."""
     items = list(_items(wanted or (), stored or (), (applied or ()) if recorded else ()))
-    edited = [i for i in items if recorded and not _same(i.applied, i.stored, i.wanted)]
+    edited = [sides for sides in items if recorded and not _same(*sides)]
     ahead = [
-        i
-        for i in items
-        if not _same(i.stored, i.wanted, i.wanted) and not (recorded and _same(i.applied, i.wanted, i.wanted))
+        (was, have, want)
+        for was, have, want in items
+        if not _same(have, want, want) and not (recorded and _same(was, want, want))
     ]
     return (
-        *(_drifted_setting(DriftClass.SERVER_EDITED, kind, i) for i in edited),
-        *(_drifted_setting(DriftClass.TREE_AHEAD, kind, i) for i in ahead),
+        *(_drifted_setting(DriftClass.SERVER_EDITED, kind, sides) for sides in edited),
+        *(_drifted_setting(DriftClass.TREE_AHEAD, kind, sides) for sides in ahead),
     )
 
 
@@ -209,20 +204,20 @@ def setting_released(
     """The items that a server still has of a list that was applied once and that the tree no longer
     manages."""
     return tuple(
-        _drifted_setting(DriftClass.RELEASED, kind, item)
-        for item in _items((), stored or (), applied or ())
-        if item.stored is not None
+        _drifted_setting(DriftClass.RELEASED, kind, (was, have, want))
+        for was, have, want in _items((), stored or (), applied or ())
+        if have is not None
     )
 
 
-def _items(wanted: Items, stored: Items, applied: Items) -> Iterable[_Item]:
+def _items(wanted: Items, stored: Items, applied: Items) -> Iterable[_Sides]:
     """All items of the three lists: first those of the tree, in its order."""
     pairs = pair_items(stored, wanted)
     present = [have if have is not None else want for have, want in pairs]
     lead = [item for item in present if item is not None]
     for number, (was, _) in enumerate(pair_items(applied, lead)):
         have, want = pairs[number] if number < len(pairs) else (None, None)
-        yield _Item(was, have, want)
+        yield was, have, want
 
 
 def _same(have: SettingItem | None, want: SettingItem | None, tree: SettingItem | None) -> bool:
@@ -234,15 +229,10 @@ def _same(have: SettingItem | None, want: SettingItem | None, tree: SettingItem 
     return fits(have, want)
 
 
-def _drifted_setting(drift: DriftClass, kind: SettingKind, item: _Item) -> DriftedItem:
-    named = item.wanted or item.stored or item.applied
+def _drifted_setting(drift: DriftClass, kind: SettingKind, sides: _Sides) -> DriftedItem:
+    was, have, want = sides
     return DriftedItem(
-        drift,
-        kind,
-        item_name(named),
-        item_values(item.applied),
-        item_values(item.stored),
-        item_values(item.wanted),
+        drift, kind, item_name(want or have or was), item_values(was), item_values(have), item_values(want)
     )
 
 

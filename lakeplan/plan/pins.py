@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 
@@ -91,9 +91,7 @@ def inspect_pins(
     pins = stored.own(record)
     names = {pin.name for pin in pins}
     # Hidden branches that are not on record are ordinary branches and keep their rules.
-    rules = (
-        None if after is None else with_rules_of(after, _unrecorded_entries(stored.entries, names, stored))
-    )
+    rules = None if after is None else with_rules_of(after, _unrecorded_entries(stored, names))
     refs = without_pins(refs, pins)
     graph = CommitGraph.from_refs(refs)
     moments = [options.as_of + timedelta(days=horizon.days) for horizon in Horizon]
@@ -121,19 +119,17 @@ def inspect_pins(
     return PinInspection(stored, record, history, change, plan)
 
 
-def _unrecorded_entries(
-    entries: Mapping[str, int], pins: Collection[str], stored: StoredRules
-) -> dict[str, int]:
+def _unrecorded_entries(stored: StoredRules, pins: Collection[str]) -> dict[str, int]:
     """The entries of hidden branches that are named like pins but are not on record."""
     existing = {branch.id for branch in stored.pins}
-    return {name: days for name, days in entries.items() if name in existing and name not in pins}
+    return {name: days for name, days in stored.entries.items() if name in existing and name not in pins}
 
 
 def _why_blocked(stored: StoredRules, pins: Collection[str]) -> str:
     """Return why no pin can be changed, or "". Rules of pins that no longer exist are ignored."""
     if stored.bare is None:
         return ""
-    names = blocking_rules(with_rules_of(stored.bare, _unrecorded_entries(stored.entries, pins, stored)))
+    names = blocking_rules(with_rules_of(stored.bare, _unrecorded_entries(stored, pins)))
     if not names:
         return ""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
