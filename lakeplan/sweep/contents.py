@@ -79,15 +79,15 @@ def contents_digest(mark_digest: str, contents: ContentsRow) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_prefixes(
-    store: NamespaceReader, mark: Mark, *, step: Callable[[], None] = lambda: None
-) -> list[TreeRow]:
+def read_prefixes(store: NamespaceReader, mark: Mark) -> list[TreeRow]:
     """The largest folders of every depth up to ``TREE_DEPTH``, with all folders above them. Each counts all
     objects below it."""
-    return _totals(store, mark, TREE_DEPTH, step).tree()
+    return _totals(store, mark, TREE_DEPTH).tree()
 
 
-def _totals(store: NamespaceReader, mark: Mark, depth: int, step: Callable[[], None]) -> _Totals:
+def _totals(
+    store: NamespaceReader, mark: Mark, depth: int, step: Callable[[], None] = lambda: None
+) -> _Totals:
     totals = _Totals(mark, depth)
     for table in marked_tables(store, mark, (*mark.marked.going, *mark.marked.kept), step):
         totals.add(table)

@@ -119,9 +119,8 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
         mark = load_mark(site, ports.state, mark_id).mark
         check_same_repository(site, mark)
         record = partial(record_purge, ports.state, site.key, mark_id)
-        end = _Purge(
-            site, mark, ports, clocks, lease.renew, before_us, partial(record, begun=run.run_id)
-        ).purge()
+        begin = partial(record, begun=run.run_id)
+        end = _Purge(site, mark, ports, clocks, lease.renew, before_us, begin).purge()
         try:
             if end.left is not None:
                 record(end.left, ended=run.run_id)
@@ -159,32 +158,25 @@ class _TooOld(Exception):
     """The inspection is too old to delete by it, or a signal stopped the purge."""
 
 
+@dataclass
 class _Purge:
-    def __init__(
-        self,
-        site: Site,
-        mark: Mark,
-        ports: SweepPorts,
-        clocks: Clocks,
-        keep: Callable[[], None],
-        before_us: int,
-        begin: Callable[[Amount], None],
-    ) -> None:
-        self._site = site
-        self._mark = mark
-        self._ports = ports
-        self._clocks = clocks
-        self._keep = keep
-        self._before_us = before_us
-        self._begin = begin
+    _site: Site
+    _mark: Mark
+    _ports: SweepPorts
+    _clocks: Clocks
+    _keep: Callable[[], None]
+    _before_us: int
+    _begin: Callable[[Amount], None]
+
+    def __post_init__(self) -> None:
         self._copies = Amount()
-        self._prefix = quarantine_prefix(mark.mark_id)
+        self._prefix = quarantine_prefix(self._mark.mark_id)
         self._asked: dict[str, StoredObject] = {}
         self._answers: dict[str, str] = {}
         self._kept: dict[str, str] = {}
         self._problem = ""
         self._left: list[StoredObject] = []
-        self._last = ports.now()
+        self._last = self._ports.now()
 
     def purge(self) -> _End:
         self._left = self._waiting()

@@ -392,48 +392,48 @@ def list_marks(state: StateReader, now: datetime) -> MarkListDocument:
     listed: list[ListedMark] = []
     for mark_id in recorded_marks(state):
         approved = state.read(approval_key(mark_id)) is not None
+        row: ListedMark = {**_UNKNOWN, "mark_id": mark_id, "approved": approved}
         try:
             index = read_mark_index(state, mark_id)
         except FormatError:
-            listed.append(_damaged_row(mark_id, approved=approved))
+            listed.append(row)
             continue
         if index is None:
             continue
         sweep = sweeps_of(index.repository).get(mark_id)
-        listed.append(
-            {
-                "mark_id": mark_id,
-                "repository": index.repository,
-                "marked_at": index.marked_at,
-                "by": index.by,
-                "approved": approved,
-                "state": _state(index, sweep, approved=approved, now=now),
-                "goes": index.goes.to_row(),
-                "deleted": None if sweep is None else sweep.amounts[Status.DELETED.value].to_row(),
-                "restored": None if sweep is None else sweep.restored,
-                "purged": None if sweep is None else sweep.purged.objects,
-                "purging": sweep is not None and sweep.purging is not None,
-                "swept_at": None if sweep is None else utc_text(sweep.at),
+        row |= {
+            "repository": index.repository,
+            "marked_at": index.marked_at,
+            "by": index.by,
+            "state": _state(index, sweep, approved=approved, now=now),
+            "goes": index.goes.to_row(),
+        }
+        if sweep is not None:
+            row |= {
+                "deleted": sweep.amounts[Status.DELETED.value].to_row(),
+                "restored": sweep.restored,
+                "purged": sweep.purged.objects,
+                "purging": sweep.purging is not None,
+                "swept_at": utc_text(sweep.at),
             }
-        )
+        listed.append(row)
     return {"format": MARKS_FORMAT, "marks": listed}
 
 
-def _damaged_row(mark_id: str, *, approved: bool) -> ListedMark:
-    return {
-        "mark_id": mark_id,
-        "repository": "?",
-        "marked_at": "",
-        "by": "",
-        "approved": approved,
-        "state": "unknown",
-        "goes": None,
-        "deleted": None,
-        "restored": None,
-        "purged": None,
-        "purging": False,
-        "swept_at": None,
-    }
+_UNKNOWN: ListedMark = {
+    "mark_id": "",
+    "repository": "?",
+    "marked_at": "",
+    "by": "",
+    "approved": False,
+    "state": "unknown",
+    "goes": None,
+    "deleted": None,
+    "restored": None,
+    "purged": None,
+    "purging": False,
+    "swept_at": None,
+}
 
 
 def _state(index: MarkIndex, sweep: RecordedSweep | None, *, approved: bool, now: datetime) -> ListedState:

@@ -45,6 +45,7 @@ from lakeplan.sweep.records import (
 from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.sweep import Part
+from lakeplan.values.units import count_of
 
 RESTORE_FORMAT: Final = "lakeplan.restore/v1"
 THREADS = 16
@@ -111,6 +112,8 @@ def restore(
             site, mark, {address: copies[address] for address in chosen}, ports, lease.renew, run.sleep
         )
         others = sum(size != copies[address] for address, size in existing.items())
+        why = "not replaced, because an object of another size is at the address now"
+        other_note = f"{why}: {others:,}" if others else ""
         document: RestoreDocument = {
             "format": RESTORE_FORMAT,
             "mark_id": mark.mark_id,
@@ -122,9 +125,7 @@ def restore(
             "failed": len(failed),
             "failures": dict(list(failed.items())[:NAMED]),
             "collectable_again": None if needed is None else len(set(copied) - needed),
-            "note": "; ".join(
-                text for text in (note, _cut_note(chosen_paths, options), _other_note(others)) if text
-            ),
+            "note": "; ".join(filter(None, (note, _cut_note(chosen_paths, options), other_note))),
         }
         counts = {"restored": len(copied), "already_there": len(existing), "failed": len(failed)}
         journal.record["finished_at"] = run.now().isoformat()
@@ -224,21 +225,12 @@ def _cut_note(chosen: Mapping[str, bool | None], options: RestoreOptions) -> str
     unsure = sum(takes is None for takes in chosen.values())
     if not unsure:
         return ""
-    if unsure == 1:
-        return (
-            f"1 object has more paths than a mark lists, so it may also be at {options.path}; it was not"
-            " restored"
-        )
+    named = count_of(unsure, "object has", "objects have")
+    they, were = ("it", "was") if unsure == 1 else ("they", "were")
     return (
-        f"{unsure:,} objects have more paths than a mark lists, so they may also be at {options.path}; they"
-        " were not restored"
+        f"{named} more paths than a mark lists, so {they} may also be at {options.path}; {they} {were} not"
+        " restored"
     )
-
-
-def _other_note(others: int) -> str:
-    if not others:
-        return ""
-    return f"not replaced, because an object of another size is at the address now: {others:,}"
 
 
 def _path_filter(path: str | None) -> Callable[[list[str]], bool]:
