@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
-from functools import cached_property
 
 from lakeplan.branches.deletion_records import drop_observed, last_observed, record_heads
 from lakeplan.branches.pin_records import PinRecord, StoredRules, read_pin_record, read_stored
@@ -354,6 +353,7 @@ class _ServerSettings:
     _reader: LakeFSReader
     _last: LastApplied | None
     _pins: PinRecord
+    _rules: StoredRules | None = None
     stored: dict[SettingKind, Items | None] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -361,14 +361,14 @@ class _ServerSettings:
     def values(self) -> tuple[DriftedValue, ...]:
         last = self._last
         if self._desired is not None and self._desired.gc is not None:
-            stored = self._rules.bare
+            stored = self._stored_rules().bare
             last = last.with_rules(stored) if last is not None else None
             last = last if last is not None and last.rules_recorded else None
             branches = [b.id for b in self._reader.list_branches(self._name)]
             return drift_of(self._desired, stored, branches, last)
         if last is None or not (last.rules_recorded or None in last.attempts):
             return ()
-        left = released(self._rules.bare, last)
+        left = released(self._stored_rules().bare, last)
         self.left += [GC_RULES] if left else []
         return left
 
@@ -376,12 +376,13 @@ class _ServerSettings:
         """Missing pins on record, even if the tree no longer requires them."""
         if not self._pins.pins:
             return ()
-        self.notes += [f"the pin {pin.name} is gone" for pin in self._rules.gone(self._pins)]
-        return pins_missing(self._rules, self._pins)
+        self.notes += [f"the pin {pin.name} is gone" for pin in self._stored_rules().gone(self._pins)]
+        return pins_missing(self._stored_rules(), self._pins)
 
-    @cached_property
-    def _rules(self) -> StoredRules:
-        return read_stored(self._reader, self._name, list_pins=bool(self._pins.pins))
+    def _stored_rules(self) -> StoredRules:
+        if self._rules is None:
+            self._rules = read_stored(self._reader, self._name, list_pins=bool(self._pins.pins))
+        return self._rules
 
     def items(self, kind: SettingKind) -> tuple[DriftedItem, ...]:
         applied = self._last.settings.get(kind) if self._last is not None else None

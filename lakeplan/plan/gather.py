@@ -55,19 +55,6 @@ ENFORCED_BY_LAKEPLAN = "`lakeplan branches run` enforces its branch lifecycle po
 NO_EFFECT = "only the order of the policies changes: no effect on which branches are deleted"
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The plans of the settings that the tree manages on the server, and warnings."""
-
-    branch_lifecycle: PoliciesPlan | None = None
-    object_lifecycle: ObjectRulesPlan | None = None
-    warnings: tuple[str, ...] = ()
-    held_deletions: tuple[str, ...] = ()
-    """Sentences about held branches that the server's policies would delete."""
-    deletes: Callable[[], Deletes] = lambda: _deletes_nothing
-    """Returns what the server's policies, which the tree need not manage, delete. Raises ServerError."""
-
-
 def server_policies(desired: DesiredRepository, server: ServerConfig) -> bool:
     """Whether the tree manages policies that the server itself enforces."""
     return desired.branch_lifecycle is not None and server.branch_lifecycle_engine == "server"
@@ -79,56 +66,8 @@ def server_deletes_held(desired: DesiredRepository, server: ServerConfig, as_of:
     return held and server.branch_lifecycle_engine == "server"
 
 
-def gather_settings(
-    desired: DesiredRepository,
-    reader: LakeFSReader,
-    server: ServerConfig,
-    repository: Repository,
-    branches: Sequence[Branch],
-    as_of: datetime,
-    *,
-    read_refs: Callable[[], Refs],
-) -> Settings:
-    """Compares policies and object rules in the tree with those on the server. ``read_refs`` is called if
-    holds need it. Raises ServerError, and ConfigError for policies that a server would refuse."""
-    policies, warnings = None, []
-    if server_policies(desired, server):
-        policies = _policies(desired, reader, server, repository, branches, as_of)
-        warnings = _ignored_keys(desired)
-    elif isinstance(desired.branch_lifecycle, PoliciesDesired):
-        check_default_branch(desired, repository.default_branch)
-        warnings.append(ENFORCED_BY_LAKEPLAN)
-    rules = _object_rules(desired, reader, branches)
-    held: tuple[str, ...] = ()
-    unmanaged = cache(partial(_stored_policies, desired, reader))
-    if server_deletes_held(desired, server, as_of):
-        stored = policies.after if policies is not None else unmanaged()
-        held = _held_deletions(desired, reader, repository, branches, stored or (), as_of, read_refs)
-    deletes = partial(_deletes, policies, unmanaged, server, repository, branches, as_of)
-    return Settings(policies, rules, tuple(warnings), held, deletes)
-
-
 def _deletes_nothing(moment: datetime, proposed: bool) -> frozenset[str]:
     return frozenset()
-
-
-def _deletes(
-    policies: PoliciesPlan | None,
-    unmanaged: Callable[[], Sequence[Policy]],
-    server: ServerConfig,
-    repository: Repository,
-    branches: Sequence[Branch],
-    as_of: datetime,
-) -> Deletes:
-    """Return the branches that the server's job deletes under its policies. ``unmanaged`` reads them if the
-    tree does not manage them."""
-    if policies is not None and policies.action.writes:
-        return policies.deleted
-    if server.branch_lifecycle_engine != "server":
-        return _deletes_nothing
-    same = policies.before if policies is not None else unmanaged()
-    fates = fates_of(branches, same, same, as_of, default_branch=repository.default_branch)
-    return PoliciesPlan(Action.NONE, fates=fates).deleted
 
 
 def read_setting(
@@ -139,46 +78,6 @@ def read_setting(
     if kind is SettingKind.BRANCH_LIFECYCLE:
         return reader.get_policies(repository)
     return reader.get_object_rules(repository)
-
-
-def _stored_policies(desired: DesiredRepository, reader: SettingsReader) -> Sequence[Policy]:
-    """The server's policies, which the tree does not manage, or none if it does not support policies."""
-    try:
-        return reader.get_policies(desired.name).items or ()
-    except FeatureMissing:
-        return ()
-
-
-def _held_deletions(
-    desired: DesiredRepository,
-    reader: LakeFSReader,
-    repository: Repository,
-    branches: Sequence[Branch],
-    policies: Sequence[Policy],
-    as_of: datetime,
-    read_refs: Callable[[], Refs],
-) -> tuple[str, ...]:
-    """Sentences about branches that the policies, as the plan leaves them, would delete although a hold names
-    them or needs them to reach what it keeps."""
-    holds = active_holds(desired.holds, as_of)
-    default = repository.default_branch
-    sentences = held_deletions(
-        holds, branches, policies, as_of, default_branch=default, read_only=repository.read_only
-    )
-    others = [hold for hold in holds if hold.kind in ("commit", "prefix")]
-    if not others or not policies or repository.read_only:
-        return sentences
-    expiring = deleted_while_held(others, branches, policies, as_of, default_branch=default)
-    if not expiring:
-        return sentences
-    needed = held_branches(others, read_refs(), expiring, reader.metadata_reader(desired.name))
-    return (
-        *sentences,
-        *(
-            f"{name} ({expiring[name].verdict.policy}) is needed to reach what a hold keeps"
-            for name in sorted(needed)
-        ),
-    )
 
 
 def _ignored_keys(desired: DesiredRepository) -> list[str]:
@@ -204,126 +103,180 @@ def _stored(read: Callable[[str], T], repository: str, message: str, hint: str) 
         raise FeatureMissing(message, where=error.where, hint=hint) from None
 
 
-def _policies(
-    desired: DesiredRepository,
-    reader: SettingsReader,
-    server: ServerConfig,
-    repository: Repository,
-    branches: Sequence[Branch],
-    as_of: datetime,
-) -> PoliciesPlan:
-    stored = _stored(
-        reader.get_policies,
-        desired.name,
-        "the tree has branch_lifecycle.engine: server, but this server has no branch lifecycle",
-        "Check the server's edition and license. To let lakeplan delete the branches, set"
-        f" servers.{server.name}.branch_lifecycle.engine to lakeplan.",
-    )
-    wanted: tuple[Policy, ...] | None = None
-    if isinstance(desired.branch_lifecycle, PoliciesDesired):
-        check_default_branch(desired, repository.default_branch)
-        wanted = desired.branch_lifecycle.policies
-    action = action_of_setting(stored.items, wanted)
-    fates = (
-        fates_of(branches, stored.items, wanted, as_of, default_branch=repository.default_branch)
-        if action.writes
-        else ()
-    )
-    reordered = is_reordering(stored.items, wanted)
-    exempt = sum(1 for b in branches if b.creation_date is None and b.id != repository.default_branch)
-    return PoliciesPlan(
-        action,
-        server_etag=stored.etag,
-        changes=diff_setting(stored.items, wanted),
-        notes=_notes(action, wanted, fates, server, as_of, reordered=reordered, exempt=exempt),
-        before=stored.items,
-        after=wanted,
-        reordered=reordered,
-        fates=fates,
-        deletions={
-            h.value: sum(1 for fate in fates if fate.newly(as_of + timedelta(days=h.days))) for h in Horizon
-        },
-        exempt_branches=exempt,
-    )
+@dataclass
+class _Settings:
+    """Policies and object rules of a repository in the tree and on its server. ``read_refs`` is called if
+    holds need it. Methods raise ServerError, and ConfigError for policies that a server would refuse."""
 
+    desired: DesiredRepository
+    reader: LakeFSReader
+    server: ServerConfig
+    repository: Repository
+    branches: Sequence[Branch]
+    as_of: datetime
+    read_refs: Callable[[], Refs]
 
-def _notes(
-    action: Action,
-    wanted: Sequence[Policy] | None,
-    fates: Sequence[BranchFate],
-    server: ServerConfig,
-    as_of: datetime,
-    *,
-    reordered: bool,
-    exempt: int,
-) -> tuple[str, ...]:
-    """Notes for the reviewer of policies that are written."""
-    if not action.writes or not wanted:
-        return ()
-    notes = [NO_EFFECT] if reordered else []
-    if not reordered:
-        notes += [_first_deletion(fates, server, as_of)]
-    if any(policy.max_idle_seconds is not None for policy in wanted):
-        notes.append(EVEREST)
-    if exempt:
-        named = count_of(exempt, "branch has", "branches have")
-        notes.append(f"{named} no recorded creation time: the server never deletes such branches")
-    return tuple(notes)
+    def __post_init__(self) -> None:
+        self._unmanaged = cache(self._read_unmanaged)
 
-
-def _first_deletion(fates: Sequence[BranchFate], server: ServerConfig, as_of: datetime) -> str:
-    """A note on when the first deletion can happen, which needs the schedule of the server's job in the
-    tree."""
-    going = [fate for fate in fates if fate.goes_at is not None]
-    if not going:
-        return "no branch is deleted within 30 days, assuming no new writes"
-    line = server.branch_lifecycle_schedule
-    if line is None:
-        return (
-            "the server's job deletes them at its next run (hourly unless configured otherwise); set"
-            f" servers.{server.name}.branch_lifecycle.schedule to its cron expression to see when"
-        )
-    first = first_deletion(going, as_of, line, server.zone)
-    if first is None:
-        return f"the server's job (schedule {line!r}) never runs"
-    return (
-        f"the first deletion can happen at {first:%Y-%m-%dT%H:%MZ}, by the server's job (schedule {line!r},"
-        f" {server.time_zone})"
-    )
-
-
-def _object_rules(
-    desired: DesiredRepository, reader: SettingsReader, branches: Sequence[Branch]
-) -> ObjectRulesPlan | None:
-    if desired.object_lifecycle is None:
+    def policies(self) -> PoliciesPlan | None:
+        """The plan of policies that the tree manages on the server."""
+        if server_policies(self.desired, self.server):
+            return self._compared_policies()
+        if isinstance(self.desired.branch_lifecycle, PoliciesDesired):
+            check_default_branch(self.desired, self.repository.default_branch)
         return None
-    stored = _stored(
-        reader.get_object_rules,
-        desired.name,
-        "the tree has object_lifecycle rules, but this server has no object lifecycle",
-        "Use lakeFS Enterprise 1.101 or later with a license, or remove object_lifecycle from the tree.",
-    )
-    wanted = (
-        desired.object_lifecycle.rules if isinstance(desired.object_lifecycle, ObjectRulesDesired) else None
-    )
-    action = action_of_setting(stored.items, wanted)
-    existing = {branch.id for branch in branches}
-    unknown = sorted({b for rule in wanted or () for b in rule.branches} - existing)
-    notes = []
-    if action.writes and wanted:
-        notes.append(
-            "the server expires these objects by commits of its own; these deletions are not simulated"
+
+    def _read_unmanaged(self) -> Sequence[Policy]:
+        """The server's policies, which the tree does not manage, or none if it does not support policies."""
+        try:
+            return self.reader.get_policies(self.desired.name).items or ()
+        except FeatureMissing:
+            return ()
+
+    def warnings(self) -> list[str]:
+        if server_policies(self.desired, self.server):
+            return _ignored_keys(self.desired)
+        return [ENFORCED_BY_LAKEPLAN] if isinstance(self.desired.branch_lifecycle, PoliciesDesired) else []
+
+    def deletes(self, policies: PoliciesPlan | None) -> Deletes:
+        """Return the branches that the server's job deletes under its policies. ``policies`` None: the tree
+        does not manage them."""
+        if policies is not None and policies.action.writes:
+            return policies.deleted
+        if self.server.branch_lifecycle_engine != "server":
+            return _deletes_nothing
+        same = policies.before if policies is not None else self._unmanaged()
+        return PoliciesPlan(Action.NONE, fates=self._fates(same, same)).deleted
+
+    def held_deletions(self, plan: PoliciesPlan | None) -> tuple[str, ...]:
+        """Sentences about branches that the server's policies, as the plan leaves them, would delete although
+        a hold names them or needs them to reach what it keeps."""
+        if not server_deletes_held(self.desired, self.server, self.as_of):
+            return ()
+        policies = (plan.after if plan is not None else self._unmanaged()) or ()
+        branches, as_of = self.branches, self.as_of
+        holds = active_holds(self.desired.holds, as_of)
+        default, read_only = self.repository.default_branch, self.repository.read_only
+        sentences = held_deletions(
+            holds, branches, policies, as_of, default_branch=default, read_only=read_only
         )
-    if unknown:
-        notes.append(f"rules name branches that do not exist: {', '.join(unknown[:5])}")
-    return ObjectRulesPlan(
-        action,
-        server_etag=stored.etag,
-        changes=diff_setting(stored.items, wanted),
-        notes=tuple(notes),
-        before=stored.items,
-        after=wanted,
-    )
+        others = [hold for hold in holds if hold.kind in ("commit", "prefix")]
+        if not others or not policies or read_only:
+            return sentences
+        expiring = deleted_while_held(others, branches, policies, as_of, default_branch=default)
+        if not expiring:
+            return sentences
+        metadata = self.reader.metadata_reader(self.desired.name)
+        needed = held_branches(others, self.read_refs(), expiring, metadata)
+        return (
+            *sentences,
+            *(
+                f"{name} ({expiring[name].verdict.policy}) is needed to reach what a hold keeps"
+                for name in sorted(needed)
+            ),
+        )
+
+    def _fates(
+        self, stored: Sequence[Policy] | None, wanted: Sequence[Policy] | None
+    ) -> tuple[BranchFate, ...]:
+        default = self.repository.default_branch
+        return fates_of(self.branches, stored, wanted, self.as_of, default_branch=default)
+
+    def _compared_policies(self) -> PoliciesPlan:
+        stored = _stored(
+            self.reader.get_policies,
+            self.desired.name,
+            "the tree has branch_lifecycle.engine: server, but this server has no branch lifecycle",
+            "Check the server's edition and license. To let lakeplan delete the branches, set"
+            f" servers.{self.server.name}.branch_lifecycle.engine to lakeplan.",
+        )
+        default = self.repository.default_branch
+        wanted: tuple[Policy, ...] | None = None
+        if isinstance(self.desired.branch_lifecycle, PoliciesDesired):
+            check_default_branch(self.desired, default)
+            wanted = self.desired.branch_lifecycle.policies
+        action = action_of_setting(stored.items, wanted)
+        fates = self._fates(stored.items, wanted) if action.writes else ()
+        reordered = is_reordering(stored.items, wanted)
+        exempt = sum(1 for b in self.branches if b.creation_date is None and b.id != default)
+        moments = {h.value: self.as_of + timedelta(days=h.days) for h in Horizon}
+        return PoliciesPlan(
+            action,
+            server_etag=stored.etag,
+            changes=diff_setting(stored.items, wanted),
+            notes=self._notes(wanted, fates, reordered=reordered, exempt=exempt) if action.writes else (),
+            before=stored.items,
+            after=wanted,
+            reordered=reordered,
+            fates=fates,
+            deletions={n: sum(1 for fate in fates if fate.newly(at)) for n, at in moments.items()},
+            exempt_branches=exempt,
+        )
+
+    def _notes(
+        self, wanted: Sequence[Policy] | None, fates: Sequence[BranchFate], *, reordered: bool, exempt: int
+    ) -> tuple[str, ...]:
+        """Notes for the reviewer of policies that are written."""
+        if not wanted:
+            return ()
+        notes = [NO_EFFECT if reordered else self._first_deletion(fates)]
+        if any(policy.max_idle_seconds is not None for policy in wanted):
+            notes.append(EVEREST)
+        if exempt:
+            named = count_of(exempt, "branch has", "branches have")
+            notes.append(f"{named} no recorded creation time: the server never deletes such branches")
+        return tuple(notes)
+
+    def _first_deletion(self, fates: Sequence[BranchFate]) -> str:
+        """A note on when the first deletion can happen, which needs the schedule of the server's job in the
+        tree."""
+        going = [fate for fate in fates if fate.goes_at is not None]
+        if not going:
+            return "no branch is deleted within 30 days, assuming no new writes"
+        line = self.server.branch_lifecycle_schedule
+        if line is None:
+            return (
+                "the server's job deletes them at its next run (hourly unless configured otherwise); set"
+                f" servers.{self.server.name}.branch_lifecycle.schedule to its cron expression to see when"
+            )
+        first = first_deletion(going, self.as_of, line, self.server.zone)
+        if first is None:
+            return f"the server's job (schedule {line!r}) never runs"
+        return (
+            f"the first deletion can happen at {first:%Y-%m-%dT%H:%MZ}, by the server's job (schedule"
+            f" {line!r}, {self.server.time_zone})"
+        )
+
+    def object_rules(self) -> ObjectRulesPlan | None:
+        desired = self.desired.object_lifecycle
+        if desired is None:
+            return None
+        stored = _stored(
+            self.reader.get_object_rules,
+            self.desired.name,
+            "the tree has object_lifecycle rules, but this server has no object lifecycle",
+            "Use lakeFS Enterprise 1.101 or later with a license, or remove object_lifecycle from the tree.",
+        )
+        wanted = desired.rules if isinstance(desired, ObjectRulesDesired) else None
+        action = action_of_setting(stored.items, wanted)
+        existing = {branch.id for branch in self.branches}
+        unknown = sorted({b for rule in wanted or () for b in rule.branches} - existing)
+        notes = []
+        if action.writes and wanted:
+            notes.append(
+                "the server expires these objects by commits of its own; these deletions are not simulated"
+            )
+        if unknown:
+            notes.append(f"rules name branches that do not exist: {', '.join(unknown[:5])}")
+        return ObjectRulesPlan(
+            action,
+            server_etag=stored.etag,
+            changes=diff_setting(stored.items, wanted),
+            notes=tuple(notes),
+            before=stored.items,
+            after=wanted,
+        )
 
 
 def idle_holds(
@@ -360,8 +313,8 @@ class Gathered:
     repository: Repository
     plan: RepositoryPlan
     stored: StoredRules
+    deletes: Callable[[], Deletes]
     pins: PinInspection | None = None
-    deletes: Callable[[], Deletes] = lambda: _deletes_nothing
 
     def as_it_is(self) -> Gathered:
         """The same repository with nothing to write."""
@@ -440,10 +393,10 @@ def gather(
     after, warnings = _proposed(desired, before, over, branches.keys(), known=known)
     later = _unexpanded(desired, over, branches.keys())
     warnings += _stored_oddities(before, branches.keys()) if desired.gc is not None else []
-    settings = gather_settings(
-        desired, reader, server, repository, listed, as_of, read_refs=lambda: read_refs()[0]
-    )
-    warnings += (*settings.warnings, *unheld)
+    settings = _Settings(desired, reader, server, repository, listed, as_of, lambda: read_refs()[0])
+    policies, object_rules = settings.policies(), settings.object_rules()
+    held = settings.held_deletions(policies)
+    warnings += (*settings.warnings(), *unheld)
     plan = replace(
         _unread(desired, server.endpoint_url),
         action=action_of(before, after),
@@ -453,15 +406,17 @@ def gather(
         branches=dict(sorted(branches.items())),
         warnings=tuple(warnings),
         unexpanded=later,
-        branch_lifecycle=settings.branch_lifecycle,
-        object_lifecycle=settings.object_lifecycle,
+        branch_lifecycle=policies,
+        object_lifecycle=object_rules,
         creation_date=repository.creation_date,
         storage_namespace=repository.storage_namespace,
         cost_per_gb_month=server.cost_per_gb_month,
-        held_deletions=settings.held_deletions,
+        held_deletions=held,
     )
     plan = replace(plan, adopted=desired.by_glob and not known and plan.writes)
-    return Gathered(desired, repository, _writable(plan, repository), stored, deletes=settings.deletes)
+    return Gathered(
+        desired, repository, _writable(plan, repository), stored, partial(settings.deletes, policies)
+    )
 
 
 def _writable(plan: RepositoryPlan, repository: Repository) -> RepositoryPlan:

@@ -4,7 +4,7 @@ the gates. Writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
@@ -36,7 +36,7 @@ from lakeplan.review.claims import check_claims
 from lakeplan.review.selection import RefsReader, Selection, failure_of, lost_globs, read_all_refs
 from lakeplan.simulation.requests import ImpactRequest, Simulator, simulate
 from lakeplan.tree.tree import DesiredTree
-from lakeplan.values.desired import DesiredRepository, ServerConfig
+from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import Horizon, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.repository import Refs
@@ -143,59 +143,253 @@ class _Judged:
 def make_plan(tree: DesiredTree, options: PlanOptions, ports: Ports) -> Plan:
     """A plan of the selected repositories. A repository that fails has its failure and does not stop the
     others. Raises UsageError for a selection that matches nothing."""
-    names: list[str] = []
-    lost: dict[str, LakeplanError] = {}
-    wanted: list[tuple[DesiredRepository, LakeFSReader]] = []
-    plans: list[RepositoryPlan] = []
-    for server in tree.servers:
-        if options.selection.server not in (None, server):
-            continue
-        selected, broken, unnamed = _select(tree, server, options, ports, lost)
-        wanted += selected
-        plans += broken
-        names += unnamed
-    if not wanted and not plans:
-        if lost:  # what a glob names there is not known: "no changes" would be a guess
-            raise next(iter(lost.values()))
-        _refuse_empty(tree, options.selection)
-    servers = {p.server for p in plans}
-    plans += [
-        failed(glob, tree.servers[server].endpoint_url, failure_of(error))
-        for server, error in lost.items()
-        if server not in servers
-        for glob in lost_globs(tree, server, options.selection)
-    ]
-    overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())
-    if not lost:  # what a glob names on a lost server is not known
-        overrides.check_named([desired.key for desired, _ in wanted] + [p.key for p in plans])
-    planned, runner = _plan_all(tree, wanted, options, ports)
-    plans += planned
-    named = gates.one_by_one({p.key: p.gates for p in plans})
-    plans = [replace(p, gates=named[p.key]) for p in plans]
-    plans.sort(key=lambda p: p.key)
-    unmanaged = tuple(sorted(names)) if options.selection.everything else ()
-    return Plan(
-        as_of=options.as_of,
-        lakeplan_version=__version__,
-        tree_digest=tree.digest,
-        tree_name=tree.name,
-        tree_commit=options.tree_commit,
-        repositories=tuple(plans),
-        gates=gates.plan_gates(
-            plans, tree.safety, overrides, unmanaged=unmanaged, on_unmanaged=tree.unmanaged_policy
-        ),
-        allowed=tuple(sorted(options.allowed)),
-        warnings=tuple(
-            f"server {server} could not be reached: repositories matched only by a glob are missing from this"
-            " plan"
-            for server in lost
-        ),
-        targets=options.selection.targets,
-        unmanaged=unmanaged,
-        simulate=options.simulate,
-        read_only=options.read_only,
-        runner=runner,
-    )
+    return _Planner(tree, options, ports).plan()
+
+
+@dataclass(frozen=True)
+class _Planner:
+    tree: DesiredTree
+    options: PlanOptions
+    ports: Ports
+
+    @property
+    def overrides(self) -> gates.GateOverrides:
+        options = self.options
+        return gates.GateOverrides(options.allowed, tuple(self.tree.overrides), options.as_of.date())
+
+    def plan(self) -> Plan:
+        tree, options = self.tree, self.options
+        names: list[str] = []
+        lost: dict[str, LakeplanError] = {}
+        wanted: list[tuple[DesiredRepository, LakeFSReader]] = []
+        plans: list[RepositoryPlan] = []
+        for server in tree.servers:
+            if options.selection.server not in (None, server):
+                continue
+            selected, broken, unnamed = self._select(server, lost)
+            wanted += selected
+            plans += broken
+            names += unnamed
+        if not wanted and not plans:
+            if lost:  # what a glob names there is not known: "no changes" would be a guess
+                raise next(iter(lost.values()))
+            _refuse_empty(tree, options.selection)
+        servers = {p.server for p in plans}
+        plans += [
+            failed(glob, tree.servers[server].endpoint_url, failure_of(error))
+            for server, error in lost.items()
+            if server not in servers
+            for glob in lost_globs(tree, server, options.selection)
+        ]
+        if not lost:  # what a glob names on a lost server is not known
+            self.overrides.check_named([desired.key for desired, _ in wanted] + [p.key for p in plans])
+        planned, runner = self._plan_all(wanted)
+        plans += planned
+        named = gates.one_by_one({p.key: p.gates for p in plans})
+        plans = [replace(p, gates=named[p.key]) for p in plans]
+        plans.sort(key=lambda p: p.key)
+        unmanaged = tuple(sorted(names)) if options.selection.everything else ()
+        return Plan(
+            as_of=options.as_of,
+            lakeplan_version=__version__,
+            tree_digest=tree.digest,
+            tree_name=tree.name,
+            tree_commit=options.tree_commit,
+            repositories=tuple(plans),
+            gates=gates.plan_gates(
+                plans, tree.safety, self.overrides, unmanaged=unmanaged, on_unmanaged=tree.unmanaged_policy
+            ),
+            allowed=tuple(sorted(options.allowed)),
+            warnings=tuple(
+                f"server {server} could not be reached: repositories matched only by a glob are missing from"
+                " this plan"
+                for server in lost
+            ),
+            targets=options.selection.targets,
+            unmanaged=unmanaged,
+            simulate=options.simulate,
+            read_only=options.read_only,
+            runner=runner,
+        )
+
+    def _select(
+        self, server: str, lost: dict[str, LakeplanError]
+    ) -> tuple[list[tuple[DesiredRepository, LakeFSReader]], list[RepositoryPlan], list[str]]:
+        """The selected repositories of one server, those that failed, and unmanaged ones. If the server does
+        not answer, its repositories have failed, and ``lost`` gets the error."""
+        tree, options = self.tree, self.options
+        try:
+            reader = self.ports.connect(server)
+            with self.ports.progress.task(f"listing the repositories of {server}", None):
+                live = [r.id for r in reader.list_repositories()]
+        except LakeplanError as error:
+            lost[server] = error
+            endpoint = tree.servers[server].endpoint_url
+            known = names_on(server, options.known | (options.judge or frozenset()))
+            named = [d for d in tree.resolve(server, known) if options.selection.takes(d)]
+            return [], [failed(d, endpoint, failure_of(error)) for d in named], []
+        # A repository in a plan file that no longer exists on the server must fail by its name.
+        expected = {*live, *names_on(server, options.judge or frozenset())}
+        desired = [d for d in tree.resolve(server, expected) if options.selection.takes(d)]
+        unnamed = [f"{server}/{name}" for name in tree.unmanaged(server, live)]
+        return [(d, reader) for d in desired], [], unnamed
+
+    def _plan_all(
+        self, work: Sequence[tuple[DesiredRepository, LakeFSReader]]
+    ) -> tuple[list[RepositoryPlan], RunnerChoice | None]:
+        """The plans, and the runner that read ranges, or None if no range was read."""
+        with self.ports.progress.task("reading repositories", len(work)) as step:
+            judged = in_parallel(lambda item: self._judge_one(*item), work, WORKERS, step)
+        requests = [request for j in judged if isinstance(j, _Judged) for request in j.requests]
+        results = simulate(requests, self.ports.simulator, self.ports.progress)
+        plans = [
+            each if isinstance(each, RepositoryPlan) else self._with_answers(each, results) for each in judged
+        ]
+        read = (result.runner for result in results.values() if isinstance(result, ImpactResult))
+        return plans, next((runner for runner in read if runner is not None), None)
+
+    def _with_answers(
+        self, judged: _Judged, results: Mapping[str, ImpactResult | LakeplanError]
+    ) -> RepositoryPlan:
+        plan, desired, asked = judged.gathered.plan, judged.gathered.desired, judged.impact
+        warnings: list[str] = []
+        if isinstance(asked, _Asked):
+            answer = results.get(asked.request.key)
+            warnings += asked.inventory_warnings(answer)
+            asked = asked.impact(answer, backlog=self.options.backlog)
+        plan = replace(plan, impact=asked)
+        if plan.pins is not None and judged.pins_request is not None:
+            plan = replace(plan, pins=with_figures(plan.pins, results.get(judged.pins_request.key)))
+        if judged.branches is not None:
+            plan = replace(plan, lifecycle=branches_plan(judged.branches, results, self.options.as_of))
+        warnings += _collector_warnings(plan, desired, self.options.as_of)
+        plan = replace(plan, warnings=(*plan.warnings, *warnings))
+        return replace(plan, gates=gates.repository_gates(plan, desired.safety, self.overrides))
+
+    def _judge_one(self, desired: DesiredRepository, reader: LakeFSReader) -> _Judged | RepositoryPlan:
+        options, ports, server = self.options, self.ports, self.tree.servers[desired.server]
+        read_refs = cache(partial(read_all_refs, reader, desired.name, read_only=options.read_only))
+        try:
+            gathered = gather(
+                desired,
+                reader,
+                server,
+                as_of=options.as_of,
+                known=desired.key in options.known,
+                read_refs=read_refs,
+                expand_over=options.expand_over.get(desired.key),
+            )
+            if options.only_pins:
+                gathered = gathered.as_it_is()
+            pins = None
+            if options.refresh:
+                gathered = gathered.refreshed(known=desired.key in options.known)
+            else:
+                pins = self._inspect_pins(gathered, reader, read_refs)
+                gathered = gathered.with_pins(pins, known=desired.key in options.known)
+            if gathered.plan.writes or desired.tree:
+                check_claims(reader.metadata(desired.name), desired.tree, desired.key)
+        except LakeplanError as error:
+            return failed(desired, server.endpoint_url, failure_of(error))
+        if gathered.plan.failure is not None:
+            return _Judged(gathered, Impact(ImpactStatus.NOT_ASKED))
+        branches = None
+        if ports.branches is not None and is_ours(desired, server):
+            after, now = pins.rules_after if pins is not None else gathered.plan.after, options.now
+            inspection = InspectionOptions(
+                now or options.as_of, options.as_of, options.simulate != "none", options.read_only
+            )
+            branches = inspect_branches(self.tree, desired, ports.branches, after, inspection)
+        read_history = partial(_history, branches, read_refs)
+        judged = self._judge_rules(gathered, reader, read_history)
+        asked = None
+        if pins is not None and pins.plan.pins and options.simulate != "none":
+            metadata = reader.metadata_reader(desired.name)
+            asked = pins_request(pins, desired.key, gathered.repository, metadata)
+        return replace(judged, branches=branches, pins_request=asked)
+
+    def _inspect_pins(
+        self, gathered: Gathered, reader: LakeFSReader, read_refs: RefsReader
+    ) -> PinInspection | None:
+        """The plan of pins, or None if none exist and the tree requires none."""
+        desired, plan, options = gathered.desired, gathered.plan, self.options
+        if options.only_pins and plan.after is None:
+            return None  # without rules nothing is collected
+        record = self.ports.pins.of(desired.key) if self.ports.pins is not None else PinRecord()
+        stored = read_stored(reader, desired.name, list_pins=desired.requires_pins or bool(record.pins))
+        if not (desired.requires_pins or record.pins or stored.pins or stored.others):
+            return None
+        retire = None if options.retire is None else options.retire.get(desired.key, frozenset())
+        pin_options = PinOptions(options.as_of, self.tree.servers[desired.server].zone, retire)
+        return inspect_pins(desired, stored, record, plan.after, read_refs()[0], pin_options)
+
+    def _judge_rules(
+        self,
+        gathered: Gathered,
+        reader: LakeFSReader,
+        read_history: Callable[[], tuple[Refs, CommitGraph, tuple[str, ...]]],
+    ) -> _Judged:
+        """Judges what a change of settings does to every commit, and makes the request about objects."""
+        desired, plan, options = gathered.desired, gathered.plan, self.options
+        zone = self.tree.servers[desired.server].zone
+        asked = plan.writes or (options.simulate == "all" and plan.managed)
+        left_out = options.judge is not None and desired.key not in options.judge
+        if left_out or not asked:
+            return _Judged(gathered, Impact(ImpactStatus.NOT_ASKED))
+        try:
+            refs, graph, blind_to = read_history()
+        except LakeplanError as error:
+            gathered = self._with_losses(gathered, None)
+            return _Judged(gathered, impact.unknown(None, str(error)))
+        gathered = self._with_losses(gathered, refs)
+        # Pins take part in the server's walk, even if this plan does not change them.
+        stored, pins = gathered.stored, gathered.pins
+        before, after = stored.with_entries(plan.before), stored.with_entries(plan.after)
+        if pins is not None:
+            graph, before, after = pins.graph, pins.stored.raw, pins.rules_after
+        missing = Missing()
+        try:
+            missing = Missing(gathered.deletes())
+        except LakeplanError as error:
+            blind_to = (*blind_to, f"branches that the server's policies delete ({error.message})")
+        verdicts = judge(
+            graph,
+            before,
+            after,
+            options.as_of,
+            zone,
+            backlog=options.backlog,
+            missing=missing if pins is None else replace(missing, absent=pins.without),
+        )
+        if not verdicts.changes_sides(backlog=options.backlog):
+            later = impact.expires_later(graph, before, after, options.as_of, zone)
+            return _Judged(gathered, impact.unaffected(verdicts, (*blind_to, *later)))
+        if options.simulate == "none":
+            why = "not simulated (--no-simulate)"
+            return _Judged(gathered, _unread(desired.key, verdicts, why, blind_to))
+        request = ImpactRequest(
+            key=desired.key,
+            storage_namespace=gathered.repository.storage_namespace,
+            metadata=reader.metadata_reader(desired.name),
+            metaranges=verdicts.metaranges(),
+            transitions=transitions(backlog=options.backlog),
+            detail=expire_name(Horizon.NOW),
+            tags=impact.tag_metaranges(verdicts),
+            tag_transitions=tuple(expire_name(horizon) for horizon in Horizon),
+            shown=named_transitions(backlog=options.backlog),
+            storage_id=gathered.repository.storage_id,
+        )
+        return _Judged(gathered, _Asked(request, verdicts, blind_to))
+
+    def _with_losses(self, gathered: Gathered, refs: Refs | None) -> Gathered:
+        """The repository with what is lost when the server's own job deletes branches."""
+        policies, ports = gathered.plan.branch_lifecycle, self.ports.branches
+        if ports is None or policies is None or not policies.fates:
+            return gathered
+        default = gathered.repository.default_branch
+        readers = ports.readers(gathered.desired.server)
+        known = with_losses(policies, gathered.desired, readers, refs, default)
+        return replace(gathered, plan=replace(gathered.plan, branch_lifecycle=known))
 
 
 def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
@@ -211,74 +405,9 @@ def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
         )
 
 
-def _select(
-    tree: DesiredTree, server: str, options: PlanOptions, ports: Ports, lost: dict[str, LakeplanError]
-) -> tuple[list[tuple[DesiredRepository, LakeFSReader]], list[RepositoryPlan], list[str]]:
-    """The selected repositories of one server, those that failed, and unmanaged ones. If the server does not
-    answer, its repositories have failed, and ``lost`` gets the error."""
-    try:
-        reader = ports.connect(server)
-        with ports.progress.task(f"listing the repositories of {server}", None):
-            live = [r.id for r in reader.list_repositories()]
-    except LakeplanError as error:
-        lost[server] = error
-        endpoint = tree.servers[server].endpoint_url
-        known = names_on(server, options.known | (options.judge or frozenset()))
-        named = [d for d in tree.resolve(server, known) if options.selection.takes(d)]
-        return [], [failed(d, endpoint, failure_of(error)) for d in named], []
-    # A repository in a plan file that no longer exists on the server must fail by its name.
-    expected = {*live, *names_on(server, options.judge or frozenset())}
-    desired = [d for d in tree.resolve(server, expected) if options.selection.takes(d)]
-    unnamed = [f"{server}/{name}" for name in tree.unmanaged(server, live)]
-    return [(d, reader) for d in desired], [], unnamed
-
-
 def names_on(server: str, keys: Iterable[str]) -> list[str]:
     """Names of the repositories among ``server/name`` keys that are on a server."""
     return [key.removeprefix(f"{server}/") for key in keys if key.startswith(f"{server}/")]
-
-
-def _plan_all(
-    tree: DesiredTree,
-    wanted: Iterable[tuple[DesiredRepository, LakeFSReader]],
-    options: PlanOptions,
-    ports: Ports,
-) -> tuple[list[RepositoryPlan], RunnerChoice | None]:
-    """The plans, and the runner that read ranges, or None if no range was read."""
-    work = list(wanted)
-    with ports.progress.task("reading repositories", len(work)) as step:
-        judged = in_parallel(lambda item: _judge_one(tree, *item, options, ports), work, WORKERS, step)
-    requests = [request for j in judged if isinstance(j, _Judged) for request in j.requests]
-    results = simulate(requests, ports.simulator, ports.progress)
-    overrides = gates.GateOverrides(options.allowed, tuple(tree.overrides), options.as_of.date())
-    plans = [
-        each if isinstance(each, RepositoryPlan) else _with_answers(each, results, options, overrides)
-        for each in judged
-    ]
-    read = (result.runner for result in results.values() if isinstance(result, ImpactResult))
-    return plans, next((runner for runner in read if runner is not None), None)
-
-
-def _with_answers(
-    judged: _Judged,
-    results: Mapping[str, ImpactResult | LakeplanError],
-    options: PlanOptions,
-    overrides: gates.GateOverrides,
-) -> RepositoryPlan:
-    plan, desired, asked = judged.gathered.plan, judged.gathered.desired, judged.impact
-    warnings: list[str] = []
-    if isinstance(asked, _Asked):
-        answer = results.get(asked.request.key)
-        warnings += asked.inventory_warnings(answer)
-        asked = asked.impact(answer, backlog=options.backlog)
-    plan = replace(plan, impact=asked)
-    if plan.pins is not None and judged.pins_request is not None:
-        plan = replace(plan, pins=with_figures(plan.pins, results.get(judged.pins_request.key)))
-    if judged.branches is not None:
-        plan = replace(plan, lifecycle=branches_plan(judged.branches, results, options.as_of))
-    warnings += _collector_warnings(plan, desired, options.as_of)
-    plan = replace(plan, warnings=(*plan.warnings, *warnings))
-    return replace(plan, gates=gates.repository_gates(plan, desired.safety, overrides))
 
 
 def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of: datetime) -> list[str]:
@@ -300,132 +429,6 @@ def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of:
     return warnings
 
 
-def _judge_one(
-    tree: DesiredTree, desired: DesiredRepository, reader: LakeFSReader, options: PlanOptions, ports: Ports
-) -> _Judged | RepositoryPlan:
-    server = tree.servers[desired.server]
-    read_refs = cache(partial(read_all_refs, reader, desired.name, read_only=options.read_only))
-    try:
-        gathered = gather(
-            desired,
-            reader,
-            server,
-            as_of=options.as_of,
-            known=desired.key in options.known,
-            read_refs=read_refs,
-            expand_over=options.expand_over.get(desired.key),
-        )
-        if options.only_pins:
-            gathered = gathered.as_it_is()
-        pins = None
-        if options.refresh:
-            gathered = gathered.refreshed(known=desired.key in options.known)
-        else:
-            pins = _inspect_pins(gathered, reader, server, options, ports.pins, read_refs)
-            gathered = gathered.with_pins(pins, known=desired.key in options.known)
-        if gathered.plan.writes or desired.tree:
-            check_claims(reader.metadata(desired.name), desired.tree, desired.key)
-    except LakeplanError as error:
-        return failed(desired, server.endpoint_url, failure_of(error))
-    if gathered.plan.failure is not None:
-        return _Judged(gathered, Impact(ImpactStatus.NOT_ASKED))
-    branches = None
-    if ports.branches is not None and is_ours(desired, server):
-        after, now = pins.rules_after if pins is not None else gathered.plan.after, options.now
-        inspection = InspectionOptions(
-            now or options.as_of, options.as_of, options.simulate != "none", options.read_only
-        )
-        branches = inspect_branches(tree, desired, ports.branches, after, inspection)
-    read_history = partial(_history, branches, read_refs)
-    judged = _judge_rules(gathered, reader, server, options, ports.branches, read_history)
-    asked = None
-    if pins is not None and pins.plan.pins and options.simulate != "none":
-        metadata = reader.metadata_reader(desired.name)
-        asked = pins_request(pins, desired.key, gathered.repository, metadata)
-    return replace(judged, branches=branches, pins_request=asked)
-
-
-def _inspect_pins(
-    gathered: Gathered,
-    reader: LakeFSReader,
-    server: ServerConfig,
-    options: PlanOptions,
-    recorded: PinRecords | None,
-    read_refs: RefsReader,
-) -> PinInspection | None:
-    """The plan of pins, or None if none exist and the tree requires none."""
-    desired, plan = gathered.desired, gathered.plan
-    if options.only_pins and plan.after is None:
-        return None  # without rules nothing is collected
-    record = recorded.of(desired.key) if recorded is not None else PinRecord()
-    stored = read_stored(reader, desired.name, list_pins=desired.requires_pins or bool(record.pins))
-    if not (desired.requires_pins or record.pins or stored.pins or stored.others):
-        return None
-    retire = None if options.retire is None else options.retire.get(desired.key, frozenset())
-    pin_options = PinOptions(options.as_of, server.zone, retire)
-    return inspect_pins(desired, stored, record, plan.after, read_refs()[0], pin_options)
-
-
-def _judge_rules(
-    gathered: Gathered,
-    reader: LakeFSReader,
-    server: ServerConfig,
-    options: PlanOptions,
-    ports: BranchPorts | None,
-    read_history: Callable[[], tuple[Refs, CommitGraph, tuple[str, ...]]],
-) -> _Judged:
-    """Judges what a change of settings does to every commit, and makes the request about objects."""
-    desired, plan = gathered.desired, gathered.plan
-    asked = plan.writes or (options.simulate == "all" and plan.managed)
-    left_out = options.judge is not None and desired.key not in options.judge
-    if left_out or not asked:
-        return _Judged(gathered, Impact(ImpactStatus.NOT_ASKED))
-    try:
-        refs, graph, blind_to = read_history()
-    except LakeplanError as error:
-        gathered = _with_losses(gathered, None, ports)
-        return _Judged(gathered, impact.unknown(None, str(error)))
-    gathered = _with_losses(gathered, refs, ports)
-    # Pins take part in the server's walk, even if this plan does not change them.
-    stored, pins = gathered.stored, gathered.pins
-    before, after = stored.with_entries(plan.before), stored.with_entries(plan.after)
-    if pins is not None:
-        graph, before, after = pins.graph, pins.stored.raw, pins.rules_after
-    missing = Missing()
-    try:
-        missing = Missing(gathered.deletes())
-    except LakeplanError as error:
-        blind_to = (*blind_to, f"branches that the server's policies delete ({error.message})")
-    verdicts = judge(
-        graph,
-        before,
-        after,
-        options.as_of,
-        server.zone,
-        backlog=options.backlog,
-        missing=missing if pins is None else replace(missing, absent=pins.without),
-    )
-    if not verdicts.changes_sides(backlog=options.backlog):
-        later = impact.expires_later(graph, before, after, options.as_of, server.zone)
-        return _Judged(gathered, impact.unaffected(verdicts, (*blind_to, *later)))
-    if options.simulate == "none":
-        why = "not simulated (--no-simulate)"
-        return _Judged(gathered, _unread(desired.key, verdicts, why, blind_to))
-    request = ImpactRequest(
-        key=desired.key,
-        storage_namespace=gathered.repository.storage_namespace,
-        metadata=reader.metadata_reader(desired.name),
-        metaranges=verdicts.metaranges(),
-        transitions=transitions(backlog=options.backlog),
-        detail=expire_name(Horizon.NOW),
-        tags=impact.tag_metaranges(verdicts),
-        tag_transitions=tuple(expire_name(horizon) for horizon in Horizon),
-        shown=named_transitions(backlog=options.backlog),
-        storage_id=gathered.repository.storage_id,
-    )
-    return _Judged(gathered, _Asked(request, verdicts, blind_to))
-
-
 def _history(
     branches: Inspection | LakeplanError | None, read_refs: RefsReader
 ) -> tuple[Refs, CommitGraph, tuple[str, ...]]:
@@ -435,14 +438,3 @@ def _history(
         return survey.refs, survey.graph, survey.blind_to
     refs, blind_to = read_refs()
     return refs, CommitGraph.from_refs(refs), blind_to
-
-
-def _with_losses(gathered: Gathered, refs: Refs | None, ports: BranchPorts | None) -> Gathered:
-    """The repository with what is lost when the server's own job deletes branches."""
-    policies = gathered.plan.branch_lifecycle
-    if ports is None or policies is None or not policies.fates:
-        return gathered
-    default = gathered.repository.default_branch
-    readers = ports.readers(gathered.desired.server)
-    known = with_losses(policies, gathered.desired, readers, refs, default)
-    return replace(gathered, plan=replace(gathered.plan, branch_lifecycle=known))
