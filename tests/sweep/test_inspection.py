@@ -38,6 +38,7 @@ from lakeplan.sweep.inspection import (
 )
 from lakeplan.sweep.ports import HIDDEN, Site
 from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark
+from lakeplan.values import progress
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import (
     BranchRule,
@@ -558,7 +559,8 @@ def it_works_with_as_many_threads_as_it_may(monkeypatch: pytest.MonkeyPatch) -> 
         workers.append(most)
         return real(most)
 
-    monkeypatch.setattr(module, "ThreadPoolExecutor", pool)
+    for place in (module, progress):
+        monkeypatch.setattr(place, "ThreadPoolExecutor", pool)
     Server(runs=[(EMPTY,)]).inspect(collects=True)
     read_others([World({"prod": {COPY: ["m1"]}}).site(others=())])
     assert workers == [module.BRANCHES_AT_ONCE] * 2 + [module.REPOSITORIES_AT_ONCE]

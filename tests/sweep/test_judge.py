@@ -24,7 +24,7 @@ from lakeplan.sweep.judge import (
     refuse_shut,
     settings_today,
 )
-from lakeplan.sweep.mark_record import Allowance, Approval, Judged
+from lakeplan.sweep.mark_record import Allowance, Approval, Judged, Mark
 from lakeplan.sweep.ports import Site
 from lakeplan.sweep.records import StoredMark
 from lakeplan.values.desired import DesiredRepository, Override, Safety, Source
@@ -37,7 +37,15 @@ CLOSED = GateOverrides(frozenset(), (), TODAY)
 DAY = 86_400
 SETTINGS = SweepSettings(min_age_seconds=3 * DAY, max_objects=100, max_bytes=10_000)
 WHERE = "prod/lake: mark m1"
-MARK: Any = SimpleNamespace(
+
+
+class PartOfAMark(SimpleNamespace):
+    """The fields that judging reads."""
+
+    stale = Mark.stale
+
+
+MARK: Any = PartOfAMark(
     mark_id="m1",
     key="prod/lake",
     where="prod/lake: mark m1",
@@ -76,7 +84,7 @@ def again(given: Approval, now: Site, today: date = TODAY) -> None:
 
 ID = "20260331T120000Z-0123abcd"
 KEY = f"sweep/approvals/{ID}.json"
-FULL = SimpleNamespace(**vars(MARK) | {"mark_id": ID, "unreadable": ()})
+FULL = PartOfAMark(**vars(MARK) | {"mark_id": ID, "unreadable": ()})
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 
 
@@ -237,7 +245,7 @@ class DescribeJudgingAgain:
     @pytest.mark.parametrize(("then", "now"), [(None, 60), (60, None)])
     def it_takes_the_server_s_default_where_it_does_not_say(self, then: int | None, now: int | None) -> None:
         young = replace(SETTINGS, min_age_seconds=DAY - 1)
-        mark = SimpleNamespace(**{**vars(MARK), "settings": young, "tree_settings": young})
+        mark = PartOfAMark(**{**vars(MARK), "settings": young, "tree_settings": young})
         given, held = approval(sweep=young, grace=then), site(sweep=young, grace=now)
         with pytest.raises(GateRefused, match="the server requires collectors to wait for 86,400"):
             judge_again(held_to_approval(held, mark, given), mark, given, TODAY)
@@ -280,7 +288,7 @@ class DescribeJudgingAgain:
 class DescribeAnAutomaticApproval:
     def it_counts_while_the_tree_says_automatic(self) -> None:
         automatic = replace(SETTINGS, automatic=True)
-        mark = SimpleNamespace(**{**vars(MARK), "settings": automatic, "tree_settings": automatic})
+        mark = PartOfAMark(**{**vars(MARK), "settings": automatic, "tree_settings": automatic})
         given = approval(sweep=automatic, automatic=True)
         held = held_to_approval(site(sweep=automatic), mark, given)
         assert held.desired.sweep == automatic
