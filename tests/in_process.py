@@ -6,14 +6,14 @@ import email.utils
 import io
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
-from lakeplan.sandbox.messages import ApiError, Request, Response, error_response
-from lakeplan.sandbox.server import Recorded, SandboxHandle
+from lakeplan.sandbox.messages import Request, Response
+from tests.sandboxes import NO_ANSWER, SandboxHandle
 
 
 class InProcess(HTTPAdapter):
@@ -56,18 +56,11 @@ def session_of(handle: SandboxHandle) -> requests.Session:
     """A session with the credentials of a running sandbox, for what a test prepares. The server's faults
     reach it, and its requests are recorded."""
     sandbox = handle._sandbox
-    faults = sandbox.faults
 
     def answer(request: Request, raw_path: str) -> Response:
         response = sandbox.answer(request, raw_path)
-        lost = faults.lost(request.method, request.path)
-        if lost is not None and lost.then is not None:
-            lost.then()
-            response = error_response(ApiError(lost.status or 500, lost.message))
-        query = f"?{urlencode(request.query, doseq=True)}" if request.query else ""
-        faults.record(Recorded(request.method, f"{raw_path}{query}", response.status))
-        if lost is not None and lost.status is None:
-            raise requests.ConnectionError(lost.message)
+        if response is NO_ANSWER:
+            raise requests.ConnectionError("injected fault")
         return response
 
     session = requests.Session()

@@ -1,4 +1,4 @@
-"""The HTTP server of a sandbox, with faults on request and a record of requests for tests."""
+"""The HTTP server of a sandbox."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import base64
 import binascii
 import hmac
 import logging
-import re
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -22,113 +20,6 @@ from lakeplan.sandbox import branches, objects, settings
 from lakeplan.sandbox.messages import ApiError, Request, Response, error_response, not_found
 from lakeplan.sandbox.service import ROUTES, Flavor, Options, Route, Router, Service
 from lakeplan.sandbox.storage import PRESIGNED_PATH
-
-FORBIDDEN = "insufficient permissions"
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """One recorded request: method, path with query, and the status of its answer.
-
-    Headers and bodies are not kept, so no credential can be in it.
-    """
-
-    method: str
-    path: str
-    status: int
-
-
-@dataclass
-class Fault:
-    """A fault. With ``then``, the request takes effect, ``then`` is called, and the client gets ``status``
-    instead of the answer, or with None a closed connection."""
-
-    expression: re.Pattern[str]
-    status: int | None
-    message: str = "injected fault"
-    left: int | None = 1
-    """Requests that it still affects; None: all."""
-    then: Callable[[], None] | None = None
-
-
-class Faults:
-    """The armed faults and the recorded requests. May be used from any thread.
-
-    A pattern is a regular expression searched in ``METHOD /path`` (path as sent, without query):
-    ``"PUT .*/settings/gc_rules"``.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._armed: list[Fault] = []
-        self._recorded: list[Recorded] = []
-
-    def fail_next(self, count: int, status: int, pattern: str = "", message: str = "injected fault") -> None:
-        """Answers the next ``count`` matching requests with ``status``. They change nothing."""
-        self._arm(pattern, status, message, count)
-
-    def deny(self, pattern: str, *, status: int = 403, message: str = FORBIDDEN) -> None:
-        """Refuses every matching request until ``clear``."""
-        self._arm(pattern, status, message, None)
-
-    def lose_next(
-        self, status: int | None = None, pattern: str = "", then: Callable[[], None] = lambda: None
-    ) -> None:
-        """Lets the next matching request take effect, calls ``then``, and sends ``status`` instead of the
-        answer. None closes the connection."""
-        with self._lock:
-            self._armed.append(Fault(re.compile(pattern), status, then=then))
-
-    def lost(self, method: str, path: str) -> Fault | None:
-        """The armed fault that loses the answer to a request. Disarms it."""
-        return self._next(method, path, lambda fault: fault.then is not None)
-
-    def clear(self) -> None:
-        """Disarms every fault. What was recorded stays."""
-        with self._lock:
-            self._armed.clear()
-
-    def forget(self) -> None:
-        """Deletes the recorded requests."""
-        with self._lock:
-            self._recorded.clear()
-
-    @property
-    def requests(self) -> tuple[Recorded, ...]:
-        """The requests, in the order they were answered."""
-        with self._lock:
-            return tuple(self._recorded)
-
-    def record(self, request: Recorded) -> None:
-        with self._lock:
-            self._recorded.append(request)
-
-    def check(self, method: str, path: str) -> None:
-        """Raises the first armed fault that matches. A counted one comes before a permanent one."""
-        fault = self._next(method, path, lambda fault: fault.then is None)
-        if fault is not None:
-            raise ApiError(fault.status or 500, fault.message)
-
-    def _next(self, method: str, path: str, takes: Callable[[Fault], bool]) -> Fault | None:
-        with self._lock:
-            matching = [f for f in self._armed if takes(f) and f.expression.search(f"{method} {path}")]
-            if not matching:
-                return None
-            fault = min(matching, key=lambda f: f.left is None)
-            if fault.left is not None:
-                fault.left -= 1
-                if not fault.left:
-                    self._armed.remove(fault)
-            return fault
-
-    def _arm(self, pattern: str, status: int, message: str, left: int | None) -> None:
-        if left is not None and left < 1:
-            raise ValueError("a fault must have a count of at least 1")
-        if not 400 <= status <= 599:
-            raise ValueError(f"{status} is not an error status")
-        with self._lock:
-            self._armed.append(Fault(re.compile(pattern), status, message, left))
-
 
 HANDLERS = (branches, objects, settings)
 """The modules whose handlers declare the routes."""
@@ -146,9 +37,8 @@ def router_of(flavor: Flavor) -> Router:
 class Sandbox:
     """Answers requests without sockets, so that it can be read and tested without them."""
 
-    def __init__(self, directory: Path, options: Options, faults: Faults) -> None:
+    def __init__(self, directory: Path, options: Options) -> None:
         self.service = Service(directory, options)
-        self.faults = faults
         self._router = router_of(options.flavor)
 
     def answer(self, request: Request, raw_path: str) -> Response:
@@ -162,7 +52,6 @@ class Sandbox:
             return error_response(ApiError(500, str(error)))
 
     def _dispatch(self, request: Request, raw_path: str) -> Response:
-        self.faults.check(request.method, request.path)
         if raw_path.startswith(PRESIGNED_PATH + "/"):
             return self._presigned(request)
         match = self._router.find(request.method, raw_path)
@@ -250,16 +139,6 @@ class Handler(BaseHTTPRequestHandler):
             # Shown in the log with its trace; the client gets what a crashed handler gives it.
             _log.exception("%s %s failed", self.command, parts.path)
             response = error_response(ApiError(500, "internal error of the sandbox: see its log"))
-        lost = self.sandbox.faults.lost(request.method, request.path)
-        if lost is not None and lost.then is not None:
-            lost.then()
-            response = error_response(ApiError(lost.status or 500, lost.message))
-        # The signature of a link is a credential, if a short-lived one.
-        recorded = parts.path if parts.path.startswith(PRESIGNED_PATH) else self.path
-        self.sandbox.faults.record(Recorded(self.command, recorded, response.status))
-        if lost is not None and lost.status is None:
-            self.close_connection = True
-            return
         self._send(response)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = _serve
@@ -342,11 +221,20 @@ def authority_of(address: object) -> str:
 class SandboxHandle:
     """A running sandbox, as a context manager. ``stop`` may be called twice."""
 
-    def __init__(self, sandbox: Sandbox, server: Server) -> None:
+    _HANDLER = Handler
+
+    def __init__(self, sandbox: Sandbox, port: int) -> None:
         self._sandbox = sandbox
-        self._server = server
+        handler = type("Handler", (self._HANDLER,), {"sandbox": sandbox})
+        try:
+            self._server = Server((HOST, port), handler)
+        except OSError as error:
+            sandbox.service.store.close()
+            raise UsageError(
+                f"cannot listen on port {port}: {error.strerror}", hint="Use --port 0 for a free port."
+            ) from error
         self._stopped = False
-        self._thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
     @property
@@ -372,11 +260,6 @@ class SandboxHandle:
         with service.store.transaction():
             return service.open(repository).namespace.folder
 
-    @property
-    def faults(self) -> Faults:
-        """Faults to arm, and the requests seen so far."""
-        return self._sandbox.faults
-
     def stop(self) -> None:
         """Finishes answers in progress, frees the port, and closes the state."""
         if self._stopped:
@@ -397,21 +280,10 @@ class SandboxHandle:
         self.stop()
 
 
-def start_sandbox(
-    directory: Path, *, port: int = 0, options: Options | None = None, faults: Faults | None = None
-) -> SandboxHandle:
+def start_sandbox(directory: Path, *, port: int = 0, options: Options | None = None) -> SandboxHandle:
     """Starts a sandbox on 127.0.0.1 in threads of this process. ``port`` 0 picks a free one.
 
     What earlier runs left in ``directory`` is there again. Raises UsageError when the port is taken, or when
     another sandbox runs in the directory.
     """
-    sandbox = Sandbox(directory, options or Options(), faults or Faults())
-    handler = type("Handler", (Handler,), {"sandbox": sandbox})
-    try:
-        server = Server((HOST, port), handler)
-    except OSError as error:
-        sandbox.service.store.close()
-        raise UsageError(
-            f"cannot listen on port {port}: {error.strerror}", hint="Use --port 0 for a free port."
-        ) from error
-    return SandboxHandle(sandbox, server)
+    return SandboxHandle(Sandbox(directory, options or Options()), port)

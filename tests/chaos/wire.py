@@ -29,7 +29,7 @@ from lakeplan.lakefs import metadata, transport
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.sandbox import service as sandbox_dumps
 from lakeplan.sandbox.messages import Request, Response
-from lakeplan.sandbox.server import Faults, Sandbox
+from lakeplan.sandbox.server import Sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.sweep import deleting
 from lakeplan.values.objects import Entry
@@ -52,7 +52,7 @@ class WireLake(Lake):
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.clock, self.folder = clock, folder
-        self.sandbox = Sandbox(folder, Options(clock=clock, presign=False), Faults())
+        self.sandbox = Sandbox(folder, Options(clock=clock, presign=False))
         service = self.sandbox.service
         numbers = itertools.count()
         service.xids = XidSource(

@@ -18,10 +18,10 @@ import requests
 
 from lakeplan.formats.ranges import read_metarange, read_range
 from lakeplan.formats.refs import read_refs
-from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.values.objects import Entry
 from lakeplan.values.repository import Refs, RefsDumpIds
+from tests.sandboxes import SandboxHandle, start_sandbox
 
 TIMEOUT = 60
 REAL = ("LAKEPLAN_TEST_ENDPOINT", "LAKEPLAN_TEST_ACCESS_KEY_ID", "LAKEPLAN_TEST_SECRET_ACCESS_KEY")

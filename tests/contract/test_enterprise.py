@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
+from tests.sandboxes import start_sandbox
 
 POLICIES = "/settings/branch_lifecycle/policies"
 OBJECTS = "/settings/object_lifecycle"

@@ -27,10 +27,10 @@ from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.lakefs.writers import LakeFSSettingsWriter
-from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.settings import ObjectRule, Policy, SettingKind, item_body
+from tests.sandboxes import SandboxHandle, start_sandbox
 
 POLICIES = "/settings/branch_lifecycle/policies"
 OBJECTS = "/settings/object_lifecycle"

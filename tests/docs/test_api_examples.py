@@ -14,7 +14,7 @@ import lakeplan.api
 from lakeplan.cli.main import run
 from lakeplan.sandbox.seed import SeedClient, run_seed
 from lakeplan.sandbox.seed_document import read_seed
-from lakeplan.sandbox.server import start_sandbox
+from tests.sandboxes import start_sandbox
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/api.md"

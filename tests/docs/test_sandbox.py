@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.cli.main import run
-from lakeplan.sandbox.server import SandboxHandle, start_sandbox
+from tests.sandboxes import SandboxHandle, start_sandbox
 
 ROOT = Path(__file__).parents[2]
 STEPS = re.compile(r"^## Try the quickstart\n.*?^```\n(.*?)^```", re.DOTALL | re.MULTILINE)

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from lakeplan.cli.main import run
-from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 from tests.in_process import session_of
+from tests.sandboxes import SandboxHandle, start_sandbox
 
 DAY = 86400
 

@@ -14,12 +14,12 @@ import pytest
 from lakeplan.cli.commands.fleet import Storage, open_store
 from lakeplan.cli.main import run
 from lakeplan.fleet import audit as fleet
-from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.tree.tree import load_tree
 from lakeplan.values.desired import GcDesired
 from lakeplan.values.repository import Repository
 from lakeplan.values.settings import Policy, SettingKind
+from tests.sandboxes import SandboxHandle, start_sandbox
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import World

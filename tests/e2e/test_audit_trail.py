@@ -11,10 +11,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.tree.schemas import load_schema
 from tests.e2e.branches.conftest import Lake
 from tests.e2e.test_sweep import Site
+from tests.sandboxes import start_sandbox
 
 
 def runs(world: Any, *more: str) -> list[dict[str, Any]]:

@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 
 from lakeplan.cli import tree_edit
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.tree.schemas import load_schema
+from tests.sandboxes import start_sandbox
 
 COMMENTED = """\
 # who owns what

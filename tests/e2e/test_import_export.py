@@ -11,9 +11,9 @@ from lakeplan.cli import main
 from lakeplan.cli.commands import trees
 from lakeplan.plan import importing
 from lakeplan.plan.importing import read_servers
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.values.local import write_file
+from tests.sandboxes import start_sandbox
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.tree.schemas import load_schema
 from tests.e2e.test_sweep import NOW, Site
+from tests.sandboxes import start_sandbox
 from tests.webhooks import SECRET, Receiver, receiver
 
 if TYPE_CHECKING:

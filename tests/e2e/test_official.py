@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sweep.official import CollectorJob, OfficialSweeper
 from lakeplan.sweep.spark_submit import S3Access, SparkSubmit
 from tests.e2e.test_sweep import SCHEMAS, Site
+from tests.sandboxes import start_sandbox
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Result, World

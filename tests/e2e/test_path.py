@@ -28,11 +28,11 @@ import boto3
 import pytest
 
 from lakeplan.cli.main import whole_command
-from lakeplan.sandbox.server import start_sandbox
 from tests.e2e.conftest import DAY, Api
 from tests.examples.conftest import Runner, interpreter
 from tests.examples.fake_github import FakeGitHub, serving
 from tests.examples.hosted import GitHub
+from tests.sandboxes import start_sandbox
 from tools.reference.commands import leaves
 
 __all__ = ["interpreter"]

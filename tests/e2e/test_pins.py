@@ -7,8 +7,8 @@ import json
 import pytest
 
 from lakeplan.sandbox import records
-from lakeplan.sandbox.server import start_sandbox
 from tests.e2e.test_sweep import Site
+from tests.sandboxes import start_sandbox
 
 REPOSITORY = "analytics"
 PATH = f"/repositories/{REPOSITORY}"

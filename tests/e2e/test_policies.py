@@ -14,9 +14,9 @@ import pytest
 
 from lakeplan.cli.main import run
 from lakeplan.lakefs.writers import LakeFSSettingsWriter
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.tree.schemas import load_schema
+from tests.sandboxes import start_sandbox
 
 DAY = 86400
 POLICIES = "/repositories/analytics/settings/branch_lifecycle/policies"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 from tests.e2e.conftest import DAY
 from tests.e2e.test_server_branches import Clock
+from tests.sandboxes import start_sandbox
 
 NAME = "analytics"
 PATH = f"/repositories/{NAME}/settings/branch_lifecycle/policies"

@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 
 from lakeplan.lakefs.client import LakeFSServer
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.tree.schemas import load_schema
+from tests.sandboxes import start_sandbox
 
 POLICIES = "/repositories/analytics/settings/branch_lifecycle/policies"
 QUICK = '{id: quick, patterns: ["feature-*"], max_age: 7d}'

@@ -17,8 +17,8 @@ import pytest
 
 from lakeplan.cli.commands.sweep import _listed
 from lakeplan.errors import UsageError
-from lakeplan.sandbox.server import start_sandbox
 from tests.openmetrics import samples
+from tests.sandboxes import start_sandbox
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import World

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeplan.formats.namespace import sweep_prefix
-from lakeplan.sandbox.server import start_sandbox
 from tests.e2e.test_sweep import Site
+from tests.sandboxes import start_sandbox
 
 if TYPE_CHECKING:
     from pathlib import Path

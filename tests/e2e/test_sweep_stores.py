@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.lakefs.writers import LakeFSPreparer
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.values.sweep import Versions
+from tests.sandboxes import start_sandbox
 from tests.storage_servers import bucket_url, give_workers_the_environment
 
 if TYPE_CHECKING:

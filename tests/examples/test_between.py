@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from lakeplan.sandbox.server import start_sandbox
 from tests.e2e.conftest import Api
 from tests.examples.fake_github import FakeGitHub, serving
 from tests.examples.hosted import GitHub, JobEnd, load_pipeline
 from tests.examples.hosted import GitLab as Pipeline
 from tests.examples.test_nightly import GH
+from tests.sandboxes import start_sandbox
 
 FILE = Path(__file__).parents[2] / "examples/ci/github/between.yml"
 JOBS = yaml.safe_load(FILE.read_text())["jobs"]

@@ -14,9 +14,9 @@ import yaml
 from lakeplan import __version__
 from lakeplan.cli.main import run, whole_command
 from lakeplan.sandbox.seed import SeedClient
-from lakeplan.sandbox.server import start_sandbox
 from tests.examples.fake_github import REPOSITORY, FakeGitHub, serving
 from tests.examples.hosted import GitHub
+from tests.sandboxes import start_sandbox
 
 EXAMPLE = Path(__file__).parents[2] / "examples/branches"
 WORKFLOW = "github-actions.yaml"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lakeplan.cli.main import run
-from lakeplan.sandbox.server import start_sandbox
 from tests.e2e.conftest import Api
+from tests.sandboxes import start_sandbox
 
 EXAMPLE = Path(__file__).parents[2] / "examples/checks"
 

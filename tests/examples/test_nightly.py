@@ -11,8 +11,8 @@ import pytest
 import requests
 import yaml
 
-from lakeplan.sandbox.server import start_sandbox
 from tests.examples.hosted import load_pipeline
+from tests.sandboxes import start_sandbox
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "examples/ci"

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import requests
 
-from lakeplan.sandbox.server import start_sandbox
 from tests.examples.fake_github import FakeGitHub, serving
 from tests.examples.hosted import GitHub, GitLab
+from tests.sandboxes import start_sandbox
 
 ROOT = Path(__file__).parents[2]
 DAY = 86_400

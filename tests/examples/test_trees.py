@@ -10,9 +10,9 @@ import pytest
 from lakeplan.cli.main import run
 from lakeplan.retention.patterns import expand
 from lakeplan.sandbox.seed import SeedClient
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.tree.tree import load_tree
 from lakeplan.values.desired import GcDesired
+from tests.sandboxes import start_sandbox
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LIVE = (

@@ -18,10 +18,10 @@ from lakeplan.lakefs.client import LakeFSBranchReader
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy, of_repository
 from lakeplan.lakefs.writers import LakeFSBranchWriter
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import ServerConfig
 from tests.lakefs.conftest import Answer, Scripted
+from tests.sandboxes import start_sandbox
 
 
 class Lake:

@@ -25,10 +25,10 @@ from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.protocols import GcRulesWriter, LakeFSReader, MetadataReader
 from lakeplan.lakefs.transport import PERMISSIONS, RetryPolicy
 from lakeplan.lakefs.writers import LakeFSRulesWriter
-from lakeplan.sandbox.server import Faults, start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.rules import GcRules
+from tests.sandboxes import Faults, start_sandbox
 
 pytestmark = pytest.mark.contract
 REAL = ("LAKEPLAN_TEST_ENDPOINT", "LAKEPLAN_TEST_ACCESS_KEY_ID", "LAKEPLAN_TEST_SECRET_ACCESS_KEY")

@@ -19,10 +19,10 @@ from lakeplan.formats.collector import files_of_run, read_uncommitted
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.lakefs.writers import LakeFSPreparer
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.sweep import UncommittedRun
 from tests.lakefs.conftest import Answer
+from tests.sandboxes import start_sandbox
 
 RUN = "ft6s5q1gmnv7m2crlajg"
 

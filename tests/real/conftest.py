@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lakeplan.cli.main import run
-from lakeplan.sandbox.server import start_sandbox
+from tests.sandboxes import start_sandbox
 
 REAL = ("LAKEPLAN_TEST_ENDPOINT", "LAKEPLAN_TEST_ACCESS_KEY_ID", "LAKEPLAN_TEST_SECRET_ACCESS_KEY")
 ON_REAL = all(os.environ.get(name) for name in REAL)

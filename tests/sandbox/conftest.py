@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from lakeplan.sandbox.server import SandboxHandle, start_sandbox
+from tests.sandboxes import SandboxHandle, start_sandbox
 
 Call = Callable[..., requests.Response]
 

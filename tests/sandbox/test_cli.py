@@ -14,8 +14,8 @@ import requests
 from lakeplan.cli.commands.sandbox import seed_target
 from lakeplan.cli.main import run
 from lakeplan.errors import ExitCode, UsageError
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
+from tests.sandboxes import start_sandbox
 
 PUBLIC = ("sandbox", "sandbox-secret")
 KEYS = {"LAKEPLAN_SANDBOX_ACCESS_KEY_ID": "real", "LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY": "real-secret"}

@@ -6,7 +6,7 @@ import pytest
 import requests
 
 from lakeplan.sandbox.messages import ApiError
-from lakeplan.sandbox.server import Faults, Recorded
+from tests.sandboxes import Faults, Recorded
 
 
 class DescribeCountedFaults:

@@ -12,8 +12,8 @@ import requests
 from lakeplan.errors import UsageError
 from lakeplan.formats.collector import read_uncommitted
 from lakeplan.formats.namespace import GC_RULES_KEY, metadata_key
-from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options
+from tests.sandboxes import start_sandbox
 
 
 class DescribeListening:

@@ -11,9 +11,9 @@ from typing import Any
 import requests
 
 from lakeplan.formats.namespace import ObjectPaths, XidSource
-from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 from lakeplan.sandbox.service import Options
 from tests.in_process import session_of
+from tests.sandboxes import SandboxHandle, start_sandbox
 
 
 class Clock:

@@ -26,9 +26,9 @@ import lakeplan.cli
 from lakeplan.cli import process
 from lakeplan.cli.main import run
 from lakeplan.lakefs.transport import RetryPolicy
-from lakeplan.sandbox.server import SandboxHandle, start_sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.stores.folder import FolderStore
+from tests.sandboxes import SandboxHandle, start_sandbox
 
 NOON = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 """When everything happens, unless a stage says otherwise."""
