@@ -24,9 +24,8 @@ from lakeplan.cli.progress import TerminalProgress
 from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.credentials import Approve
 from lakeplan.limits import MIB, parse_json, read_file
-from lakeplan.stores.folder import written_beside
 from lakeplan.stores.open import FolderLocation, parse_location
-from lakeplan.values.local import OutsideFolder, inside
+from lakeplan.values.local import OutsideFolder, inside, new_file
 from lakeplan.values.progress import Progress
 
 FILE = Path("lakeplan") / "addresses.json"
@@ -102,8 +101,7 @@ class KnownAddresses:
         known.setdefault(str(tree), {})[what] = url
         try:
             os.makedirs(self.place.parent, mode=0o700, exist_ok=True)
-            with written_beside(str(self.place)) as file:
-                os.fchmod(file.fileno(), 0o600)
+            with new_file(self.place) as file:
                 file.write(json.dumps(known, indent=2, sort_keys=True).encode())
                 file.flush()
                 os.replace(file.name, self.place)

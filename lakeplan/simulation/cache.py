@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import secrets
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,9 @@ from lakeplan import limits
 from lakeplan.errors import StorageError, WriteConflict
 from lakeplan.stores.open import FolderLocation, open_state, parse_location
 from lakeplan.stores.protocols import StateWriter
-from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER
+from lakeplan.values.local import PRIVATE_FOLDER, new_file
+
+_log = logging.getLogger(__name__)
 
 
 class RangeCache(Protocol):
@@ -76,17 +77,16 @@ class FolderCache:
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)
         folder = os.path.dirname(path)
-        new = os.path.join(folder, LEFTOVER + secrets.token_hex(8))
         try:
             # Other users of the machine must not read the paths in it.
             os.makedirs(folder, mode=PRIVATE_FOLDER, exist_ok=True)
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
+            with new_file(path, prefix=LEFTOVER) as file:
                 file.write(data)
-            os.replace(new, path)
+                file.close()
+                os.replace(file.name, path)
             self._put += len(data)
-        except OSError:  # a full disk is no reason to stop
-            with contextlib.suppress(OSError):
-                os.unlink(new)
+        except OSError as error:  # a full disk is no reason to stop
+            _log.info("%s was not written: %s", path, error.strerror)
         if self._put > self._limit * (1 - ROOM):
             self.trim()
 
@@ -111,16 +111,13 @@ class FolderCache:
                 path = os.path.join(folder, name)
                 with contextlib.suppress(OSError):  # another process removed it
                     status = os.stat(path)
-                    if not name.startswith(LEFTOVER):
+                    if not name.startswith("."):
                         yield status.st_mtime, status.st_size, path
-                    elif now - status.st_mtime > LEFTOVER_SECONDS:
+                    elif name.startswith(LEFTOVER) and now - status.st_mtime > LEFTOVER_SECONDS:
                         os.unlink(path)
 
     def _path(self, key: str) -> str:
         return os.path.join(self._root, *key.split("/"))
-
-
-_log = logging.getLogger(__name__)
 
 
 class StoreCache:

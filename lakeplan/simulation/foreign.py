@@ -31,6 +31,7 @@ from lakeplan.formats.compiled import is_own, is_worth_it
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import KnownRanges, read_metarange, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataReader
+from lakeplan.simulation.cache import LEFTOVER, FolderCache
 from lakeplan.simulation.exchange import Packet, PacketKind
 from lakeplan.simulation.inputs import FETCHES
 from lakeplan.simulation.requests import ForeignRanges
@@ -48,7 +49,7 @@ from lakeplan.simulation.work import (
     unpack_bin,
 )
 from lakeplan.stores.folder import make_folders
-from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER, wait_for_lock
+from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER, new_file, wait_for_lock
 from lakeplan.values.objects import RangeInfo
 from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import RunnerChoice
@@ -341,39 +342,15 @@ class FolderForeignCache:
                 if len(data) > FILE_BYTES // 2:
                     data = _packed(merged.only(needed))
                 data = _MAGIC + self._digest(name, data) + data
+                files = FolderCache(str(self._folder), TOTAL_BYTES)
                 if len(data) <= FILE_BYTES:
-                    self._replace(name, data)
-                self._trim()
+                    files.put(name, data)
+                files.trim()
         except OSError as error:  # a full disk is no reason to stop
             _log.info("the cache of %s was not written: %s", repository, error.strerror)
 
     def _digest(self, name: str, data: bytes) -> bytes:
         return hmac.new(self._key, _MAGIC + name.encode() + b"\n" + data, _DIGEST).digest()
-
-    def _replace(self, name: str, data: bytes) -> None:
-        new = self._folder / f".new-{secrets.token_hex(8)}"
-        try:
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
-                file.write(data)
-            new.replace(self._folder / name)
-        finally:
-            new.unlink(missing_ok=True)
-
-    def _trim(self) -> None:
-        """Removes the oldest files over the limit, and files of killed writers. Only one writes at a time."""
-        files = []
-        for path in self._folder.iterdir():
-            if path.name.startswith(".new-"):
-                path.unlink()
-            elif path.suffix == ".facts":
-                status = path.stat()
-                files.append((status.st_mtime, status.st_size, path))
-        total = sum(size for _, size, _ in files)
-        for _, size, path in sorted(files):
-            if total <= TOTAL_BYTES:
-                return
-            path.unlink()
-            total -= size
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -420,17 +397,13 @@ def _read_own(path: Path, most: int) -> bytes | None:
 def _key(path: Path) -> bytes | None:
     """The user's key, created on first use. If two processes create one, the first counts."""
     with contextlib.suppress(OSError):
-        new = path.with_name(f".new-{secrets.token_hex(8)}")
         if not path.exists():
-            try:
-                with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "wb") as file:
-                    file.write(secrets.token_bytes(KEY_BYTES))
-                    file.flush()
-                    os.fsync(file.fileno())
+            with new_file(path, prefix=LEFTOVER) as file:
+                file.write(secrets.token_bytes(KEY_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
                 with contextlib.suppress(FileExistsError):
-                    os.link(new, path)
-            finally:
-                new.unlink(missing_ok=True)
+                    os.link(file.name, path)
     key = _read_own(path, KEY_BYTES)
     return key if key is not None and len(key) == KEY_BYTES else None
 

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -30,7 +29,7 @@ from lakeplan.stores.shared import (
     check_key,
     not_equal,
 )
-from lakeplan.values.local import LOCK_SECONDS, PRIVATE, PRIVATE_FOLDER, SHARED, wait_for_lock
+from lakeplan.values.local import LOCK_SECONDS, PRIVATE, PRIVATE_FOLDER, SHARED, new_file, wait_for_lock
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
@@ -65,21 +64,6 @@ def flush_folder(path: str) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-@contextlib.contextmanager
-def written_beside(path: str, *, prefix: str = UNFINISHED, mode: int = SHARED) -> Iterator[BinaryIO]:
-    """Yield a new file in the folder of ``path``, which the caller renames or links to ``path`` (its name is
-    the file's ``name``). A file that still has this name at the end is removed; a kill leaves it behind."""
-    folder = os.path.dirname(path)
-    make_folders(folder)
-    new = os.path.join(folder, prefix + secrets.token_hex(8))
-    try:
-        with open(new, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
-            yield file
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(new)
 
 
 def flush_file(file: BinaryIO) -> None:
@@ -324,7 +308,8 @@ class FolderStore(BatchDeleter, FolderReader):
         WriteConflict if ``create`` finds a file there."""
         place = self._place(key)
         with os_errors(self._where(key)):
-            with written_beside(place, prefix=prefix) as new:
+            make_folders(os.path.dirname(place))
+            with new_file(place, prefix=prefix, mode=SHARED) as new:
                 yield new
                 flush_file(new)
                 if not create:
@@ -539,7 +524,7 @@ class FolderState(Opened):
         for name in os.listdir(folder):
             if name.startswith(LEFTOVER):
                 os.unlink(os.path.join(folder, name))  # its writer was killed, because we have the lock
-        with written_beside(path, prefix=LEFTOVER, mode=PRIVATE) as file:
+        with new_file(path, prefix=LEFTOVER) as file:
             file.write(data)
             flush_file(file)
             os.replace(file.name, path)

@@ -70,9 +70,8 @@ def check_writable(path: Path) -> None:
         refuse_links(path)
         if not (path.is_absolute() and _is_special(path)):
             _refuse_other_kinds(path)
-            new = _temporary_path(path)
-            os.close(os.open(new, _NEW, PRIVATE))
-            new.unlink()
+            with new_file(path):
+                pass
 
 
 @contextlib.contextmanager
@@ -114,13 +113,6 @@ def _is_special(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def _temporary_path(path: Path) -> Path:
-    return path.with_name(f"{_PARTIAL}{secrets.token_hex(8)}")
-
-
 def _refuse_other_kinds(path: Path) -> None:
     try:
         kind = os.lstat(path).st_mode
@@ -132,14 +124,23 @@ def _refuse_other_kinds(path: Path) -> None:
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
     _refuse_other_kinds(path)
-    new = _temporary_path(path)
+    with new_file(path, mode=mode) as file:
+        file.write(content)
+        file.close()
+        os.replace(file.name, path)
+
+
+@contextlib.contextmanager
+def new_file(path: str | Path, *, prefix: str = _PARTIAL, mode: int = PRIVATE) -> Iterator[BinaryIO]:
+    """Yield a new file in the folder of ``path``, which the caller renames or links to ``path`` (its name is
+    the file's ``name``). A file that still has this name at the end is removed; a kill leaves it behind."""
+    new = os.path.join(os.path.dirname(path), prefix + secrets.token_hex(8))
     try:
-        with open(os.open(new, _NEW, mode), "wb") as file:
-            file.write(content)
-        new.replace(path)
+        with open(new, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            yield file
     finally:
         with contextlib.suppress(OSError):
-            new.unlink()
+            os.unlink(new)
 
 
 SAFE_PATH = "PYTHONSAFEPATH"

@@ -103,7 +103,7 @@ class DescribeAFolderOfTheUsersOwn:
         def full(*args: object) -> None:
             raise OSError(28, "no space left on device")
 
-        monkeypatch.setattr(FolderForeignCache, "_replace", full)
+        monkeypatch.setattr("lakeplan.simulation.cache.new_file", full)
         opened.save(REPOSITORY, FACTS, needed=())
         assert opened.load(REPOSITORY) == ForeignFacts()
 
