@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 import pyarrow as pa
 
-from lakeplan.errors import FormatError, SimulationFailed, StorageNotFound
+from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats.ranges import read_metarange, read_range, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataKind
 from lakeplan.simulation.engine import Answer, Asking, CountsOnly, ask, sorted_paths
@@ -99,9 +99,7 @@ class StepChecker:
             lacking.takes(Class(each.flags, each.mask)) for each in answer.classes
         ):
             answer, choice = self._ask(source, lacking, collected, objects, request.limit)
-        if answer.error is not None:
-            raise answer.error
-        return _presence(answer.classes, collected, objects, damaged, choice)
+        return _presence(answer.checked().classes, collected, objects, damaged, choice)
 
     def sample(self, request: PresenceRequest, share: float, seed: str) -> Iterator[SampledEntry]:
         """Implements the port. Reads only some of many ranges: entries must be decoded one by one."""
@@ -132,16 +130,16 @@ class StepChecker:
         """The answer to a question. Adds at most ``limit`` of the requested objects to ``into``."""
         items = [*required_listing(source.opened()), *collected.items]
         asking = Asking(source, question, items, collected.entries, exact=False, compares_sizes=True)
+
+        def take(_: int, kind: PacketKind, data: bytes) -> None:
+            into.extend(_objects_of(from_bytes(data), limit - len(into)))
+
         with (
             self._progress.task(f"reading {len(items)} files", None),
             self._open(collected.entries) as (runner, choice),
         ):
-            for _, answer in ask(runner, [asking]):
-                if isinstance(answer, Answer):
-                    return answer, choice
-                if answer[0] is PacketKind.OBJECTS:
-                    into += _objects_of(from_bytes(answer[1]), limit - len(into))
-        raise SimulationFailed("a run ended without an answer", where=source.name)
+            (answer,) = ask(runner, [asking], take=take)
+        return answer, choice
 
     def _collected(
         self, metadata: NamespaceMetadata, request: PresenceRequest

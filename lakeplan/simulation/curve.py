@@ -28,7 +28,7 @@ from lakeplan.simulation.documents import (
     RangesRead,
     ServerDaysPoint,
 )
-from lakeplan.simulation.engine import Answer, Asking, CountsOnly, ask
+from lakeplan.simulation.engine import Asking, CountsOnly, ask
 from lakeplan.simulation.inputs import NamespaceMetadata, collect_ranges, iso, listing_items, read_history
 from lakeplan.simulation.listings import Inventory, StagedRun, find_run
 from lakeplan.simulation.observing import Addresses, Source, known_as
@@ -438,17 +438,13 @@ def curve(
         runners.open(collected.entries) as (runner, choice),
         progress.task(f"reading {len(collected.items)} ranges", None),
     ):
-        answers = [a for _, a in ask(runner, [Asking(source, CountsOnly(), items, collected.entries)])]
-    (answer,) = answers
-    assert isinstance(answer, Answer), "only counts were asked for"
-    if answer.error is not None:
-        raise answer.error
+        (answer,) = ask(runner, [Asking(source, CountsOnly(), items, collected.entries)])
     old_on_day = None
     if request.horizon_days is not None:
         min_age_us = to_us(request.as_of) - source.young_from_us
         old_on_day = min(-(-min_age_us // DAY_US), request.horizon_days + 1)
     histogram = histograms(
-        answer.classes,
+        answer.checked().classes,
         collected.holder_sets,
         coding,
         listing=given.listing is not None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.compiled import is_worth_it
 from lakeplan.formats.range_arrays import Ints
-from lakeplan.simulation.exchange import Packet, PacketKind, to_bytes
+from lakeplan.simulation.exchange import Packet, PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, MAX_PREFIX_DEPTH, NEVER_COMMITTED
 from lakeplan.simulation.runners import Runner, Step
@@ -85,12 +85,11 @@ def prefix_rows(name: str, objects: pa.Table) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=PREFIXES)
 
 
-def add_prefixes(by_name: ByPrefix, tables: Iterable[pa.Table]) -> None:
-    for table in tables:
-        for row in table.to_pylist():
-            of_name = by_name.setdefault(row["name"], {})
-            amount = Amount(row["objects"], row["size_bytes"])
-            of_name[row["prefix"]] = of_name.get(row["prefix"], Amount()) + amount
+def _add_prefixes(by_name: ByPrefix, rows: pa.Table) -> None:
+    for row in rows.to_pylist():
+        of_name = by_name.setdefault(row["name"], {})
+        amount = Amount(row["objects"], row["size_bytes"])
+        of_name[row["prefix"]] = of_name.get(row["prefix"], Amount()) + amount
 
 
 def largest(amounts: Mapping[str, Amount], most: int) -> list[tuple[str, Amount]]:
@@ -286,19 +285,34 @@ class Asking:
     compares_sizes: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Answer:
-    """The ``classes`` of all objects, or the ``error`` of what could not be read."""
+    """The ``classes`` of all objects and the amounts of those requested by prefix, or the ``error`` of what
+    could not be read."""
 
     classes: list[ObjectClass] = field(default_factory=list)
+    prefixes: ByPrefix = field(default_factory=dict)
     error: LakeplanError | None = None
+
+    def checked(self) -> Answer:
+        """Raises the error, if there is one."""
+        if self.error is not None:
+            raise self.error
+        return self
+
+
+Take = Callable[[int, PacketKind, bytes], None]
+"""Gets the place of a repository and a part of the answer to its question, as soon as it arrives."""
 
 
 def ask(
-    runner: Runner, asking: Sequence[Asking], more: Sequence[Step] = ()
-) -> Iterator[tuple[int, Answer | tuple[PacketKind, bytes]]]:
-    """Runs one job for all repositories. Yields (place of the repository, answer): answers to its question as
-    they arrive, and finally an ``Answer`` for each repository. ``more`` are steps after ``meet``."""
+    runner: Runner,
+    asking: Sequence[Asking],
+    more: Sequence[Step] = (),
+    take: Take = lambda place, kind, data: None,
+) -> list[Answer]:
+    """Runs one job for all repositories. ``take`` gets what their questions request besides amounts. ``more``
+    are steps after ``meet``."""
     items = numbered([item for one in asking for item in one.items])
     of_source = {source: list(of) for source, of in groupby(items, key=attrgetter("source"))}
     kept = [_Kept(one.source, of_source.get(place, [])) for place, one in enumerate(asking)]
@@ -318,24 +332,27 @@ def ask(
     )
     steps = (Step(partial(read_bins, job=job), 0), Step(partial(meet, job=job), spread), *more)
     counts: defaultdict[int, dict[tuple[object, ...], Amount]] = defaultdict(dict)
-    errors: dict[int, LakeplanError] = {}
+    answers = [Answer() for _ in asking]
     for packet in runner.run(pack(to_read, parallelism), steps, leaves_of(items)) if to_read else ():
+        answer = answers[packet.source]
         if packet.of == PacketKind.ERROR:
-            errors.setdefault(packet.source, failure(bytes(packet.data)))
+            answer.error = answer.error or failure(bytes(packet.data))
         elif packet.of == PacketKind.COUNTS:
             _count(counts[packet.source], packet)
         elif packet.of == PacketKind.SEGMENT:
             kept[packet.source].wrote(bytes(packet.data))
+        elif packet.of == PacketKind.PREFIXES:
+            _add_prefixes(answer.prefixes, from_bytes(packet.data))
         else:
-            yield packet.source, (PacketKind(packet.of), packet.data)
+            take(packet.source, PacketKind(packet.of), packet.data)
     for one in kept:
         one.end()
-    for place in range(len(asking)):
-        classes = [
+    for place, answer in enumerate(answers):
+        answer.classes = [
             ObjectClass(Sighting(flags), mask, alias_mask, holders, amount)  # type: ignore[arg-type]
             for (flags, mask, alias_mask, holders), amount in counts[place].items()
         ]
-        yield place, Answer(classes, errors.get(place))
+    return answers
 
 
 def _parts_of(one: Asking, parallelism: int) -> int:

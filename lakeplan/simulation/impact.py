@@ -13,15 +13,12 @@ from lakeplan.simulation.engine import (
     CANDIDATES,
     Answer,
     Asking,
-    ByPrefix,
     ExpiryInTransitions,
     Naming,
-    add_prefixes,
     ask,
     joined,
     largest,
 )
-from lakeplan.simulation.exchange import PacketKind, from_bytes
 from lakeplan.simulation.inputs import Collected, collect_ranges, iso
 from lakeplan.simulation.listings import Inventory
 from lakeplan.simulation.observing import Addresses, Source
@@ -125,33 +122,17 @@ class LocalOrSpark:
     def _run(self, asked: list[_Asked]) -> dict[str, ImpactResult | LakeplanError]:
         collected = [one.collected for one in asked]
         asking = [_asking(one, place, self.cache) for place, one in enumerate(asked)]
-        answers = [_RequestAnswers() for _ in asked]
+        records: list[list[bytes]] = [[] for _ in asked]
         with (
             self.runners.open(sum(c.entries for c in collected)) as (runner, choice),
             self.progress.task(f"reading {sum(len(c.items) for c in collected)} ranges", None),
         ):
-            for place, answer in ask(runner, asking):
-                answers[place].add(answer)
-        named = _named([sum(map(len, one.records)) // RECORD_BYTES for one in answers])
+            answers = ask(runner, asking, take=lambda place, _, data: records[place].append(data))
+        named = _named([sum(map(len, of_one)) // RECORD_BYTES for of_one in records])
         return {
-            one.request.key: _result(one, its, choice, shown=place in named)
-            for place, (one, its) in enumerate(zip(asked, answers, strict=True))
+            one.request.key: _result(one, answer, choice, records[place] if place in named else None)
+            for place, (one, answer) in enumerate(zip(asked, answers, strict=True))
         }
-
-
-@dataclass
-class _RequestAnswers:
-    answer: Answer = field(default_factory=Answer)
-    prefixes: ByPrefix = field(default_factory=dict)
-    records: list[bytes] = field(default_factory=list)
-
-    def add(self, answer: Answer | tuple[PacketKind, bytes]) -> None:
-        if isinstance(answer, Answer):
-            self.answer = answer
-        elif answer[0] is PacketKind.PREFIXES:
-            add_prefixes(self.prefixes, [from_bytes(answer[1])])
-        else:
-            self.records.append(answer[1])
 
 
 def _asking(asked: _Asked, place: int, cache: RangeCache | None) -> Asking:
@@ -208,14 +189,14 @@ def _may_go(request: ImpactRequest, masks: Iterable[int]) -> bool:
 
 
 def _result(
-    asked: _Asked, answers: _RequestAnswers, choice: RunnerChoice, *, shown: bool
+    asked: _Asked, answer: Answer, choice: RunnerChoice, records: list[bytes] | None
 ) -> ImpactResult | LakeplanError:
-    if answers.answer.error is not None:
-        return answers.answer.error
+    if answer.error is not None:
+        return answer.error
     by_mask: dict[int, Amount] = {}
     stored: dict[int, Amount] = {}
     tags = dict.fromkeys(asked.tags, Amount())
-    for each in answers.answer.classes:
+    for each in answer.classes:
         if each.flags & CANDIDATES != CANDIDATES:
             continue  # no collector lists such a key
         if each.mask:
@@ -228,14 +209,14 @@ def _result(
                 if holding >> bit & 1:
                     tags[tag] += each.amount
     collected = asked.collected
-    prefixes = largest(answers.prefixes.get("", {}), MAX_PREFIXES)
+    prefixes = largest(answer.prefixes.get("", {}), MAX_PREFIXES)
     return ImpactResult(
         by_mask,
         tuple(PrefixAmount(prefix, prefix.count("/"), amount) for prefix, amount in prefixes),
         tags,
         len(collected.items),
         collected.entries,
-        joined(answers.records) if shown else None,
+        None if records is None else joined(records),
         choice,
         _stored(asked, stored),
     )

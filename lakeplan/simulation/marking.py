@@ -22,7 +22,7 @@ from lakeplan.formats.marks import KEPT_BY, LISTING, MARKED, MODIFIED_US, write_
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.retention.keep import FIRST_BIT, OTHERS, Keep
 from lakeplan.retention.rules import to_us
-from lakeplan.simulation.engine import Answer, Asking, CountsOnly, ask, sorted_paths
+from lakeplan.simulation.engine import Asking, CountsOnly, Take, ask, sorted_paths
 from lakeplan.simulation.exchange import ROWS_A_PIECE, Data, Packet, PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.foreign import FolderForeignCache, ForeignReader, OpenRunner
 from lakeplan.simulation.inputs import collect_ranges, required_listing
@@ -199,7 +199,9 @@ class StepMarker:
         files = sum(len(one.items) for one in asking)
         with self._progress.task(f"reading {files} files", None), self._open(rows) as (runner, choice):
             written = Step(partial(write_parts, writer=writer), PLACES_A_MARK)
-            return Marked(*_parts_of(_answers(runner, asking, [written])), choice)
+            parts: list[bytes] = []
+            _ask(runner, asking, lambda _, kind, data: parts.append(data), [written])
+            return Marked(*_parts_of(parts), choice)
 
     def held_again(self, request: RecheckRequest, *, limit: int) -> frozenset[str]:
         """Implements the port. Reads nothing if nothing new could hold an object."""
@@ -223,9 +225,7 @@ class StepMarker:
         asking = [Asking(source, HeldAgain(), items, rows), *foreign]
         addresses: set[str] = set()
         with self._progress.task("checking what is held now", None), self._open(rows) as (runner, _):
-            for of, data in _answers(runner, asking):
-                if of is PacketKind.OBJECTS:
-                    addresses.update(from_bytes(data)["address"].to_pylist())
+            _ask(runner, asking, lambda _, kind, data: addresses.update(_addresses_in(data)))
         return frozenset(sorted(addresses)[: limit + 1])
 
     def _foreign(
@@ -367,22 +367,21 @@ def mark_class(flags: int, mask: int) -> MarkClass | None:
     return MarkClass.NEVER_COMMITTED
 
 
-def _answers(
-    runner: Runner, asking: Sequence[Asking], more: Sequence[Step] = ()
-) -> Iterator[tuple[PacketKind, bytes]]:
-    """Yields the answers about the first repository. Raises at the end if any repository could not be
-    read."""
-    for _, answer in ask(runner, asking, more):
-        if not isinstance(answer, Answer):
-            yield answer
-        elif answer.error is not None:
-            raise answer.error
+def _ask(runner: Runner, asking: Sequence[Asking], take: Take, more: Sequence[Step] = ()) -> None:
+    """Raises at the end if any repository could not be read."""
+    for answer in ask(runner, asking, more, take):
+        answer.checked()
 
 
-def _part(packet: Packet) -> tuple[PacketKind, Data]:
+def _addresses_in(data: Data) -> list[str]:
+    addresses: list[str] = from_bytes(data)["address"].to_pylist()
+    return addresses
+
+
+def _part(packet: Packet) -> Data:
     if packet.of == PacketKind.ERROR:
         raise failure(bytes(packet.data))
-    return PacketKind.PART, packet.data
+    return packet.data
 
 
 class _NoMetadata:
@@ -407,13 +406,13 @@ def _source(request: MarkRequest | RecheckRequest) -> Source:
 
 
 def _parts_of(
-    written: Iterable[tuple[PacketKind, Data]],
+    written: Iterable[Data],
 ) -> tuple[tuple[Part, ...], tuple[Part, ...], dict[MarkClass, Amount]]:
     """The parts that the workers wrote, sorted by name, and amounts by class."""
     going: list[Part] = []
     kept: list[Part] = []
     amounts: dict[MarkClass, Amount] = {}
-    for _, data in written:
+    for data in written:
         table, part, of_part = json.loads(bytes(data))
         (going if table == GOING else kept).append(Part(*part))
         for name, amount in of_part.items():

@@ -27,11 +27,9 @@ from lakeplan.simulation.documents import (
     summary,
 )
 from lakeplan.simulation.engine import (
-    Answer,
     Asking,
     ByPrefix,
     ExpiryUnderRules,
-    add_prefixes,
     ask,
     goes,
     largest,
@@ -171,24 +169,18 @@ def run_job(
     )
     question = ExpiryUnderRules(bits, listing, rows=folder is not None)
     asking = Asking(source, question, prepared.items, prepared.collected.entries)
-    classes: list[ObjectClass] = []
-    prefixes: ByPrefix = {}
     objects = _ObjectFiles(folder, len(bits) > 1) if folder is not None else None
     graph = prepared.history.graph
     last = dict(enumerate(graph.ids[commit] for commit in oldest_first(graph)))
-    for _, answer in ask(runner, [asking]):
-        if isinstance(answer, Answer):
-            if answer.error is not None:
-                raise answer.error
-            classes = answer.classes
-            continue
-        of, data = answer
-        if of is PacketKind.PREFIXES:
-            add_prefixes(prefixes, [from_bytes(data)])
-        elif objects is not None:
+
+    def write(_: int, kind: PacketKind, data: bytes) -> None:
+        if objects is not None:
             table = from_bytes(data)
             for one in bits:
                 objects.add(rows_of(goes(table, one, listing=listing), last, one))
+
+    (answer,) = ask(runner, [asking], take=write)
+    classes, prefixes = answer.checked().classes, answer.prefixes
     by_rule_set = {}
     for n, (one, judged) in enumerate(zip(bits, prepared.judged, strict=True)):
         held = branch_totals(

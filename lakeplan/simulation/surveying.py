@@ -14,15 +14,12 @@ import pyarrow.compute as pc
 from lakeplan.formats.ranges import read_range
 from lakeplan.simulation.engine import (
     PREFIXES,
-    Answer,
     Asking,
-    ByPrefix,
     CountsOnly,
-    add_prefixes,
     ask,
     prefix_rows,
 )
-from lakeplan.simulation.exchange import PacketKind, from_bytes, to_bytes
+from lakeplan.simulation.exchange import PacketKind, to_bytes
 from lakeplan.simulation.foreign import OpenRunner
 from lakeplan.simulation.inputs import Collected, collect_ranges, listing_items
 from lakeplan.simulation.listings import StagedRun
@@ -101,18 +98,12 @@ class StepSurveyor:
         question: Question = CountsOnly()
         if request.part_of is not None:
             question = Places(request.part_of, listing is not None, request.as_of_us)
-        result, amounts = Answer(), ByPrefix()
         with self._open(collected.entries) as (runner, _):
-            for _, answer in ask(runner, [Asking(source, question, items, collected.entries)]):
-                if isinstance(answer, Answer):
-                    result = answer
-                elif answer[0] is PacketKind.PREFIXES:
-                    add_prefixes(amounts, [from_bytes(answer[1])])
-        if result.error is not None:
-            raise result.error
+            (answer,) = ask(runner, [Asking(source, question, items, collected.entries)])
+        amounts = answer.checked().prefixes
         sample = tuple(_samples(request, collected, source)) if request.sample else ()
         ages = {int(days): amount for days, amount in amounts.pop(_AGE, {}).items()}
-        return Surveyed(result.classes, listing is not None, sample, collected.holder_sets, amounts, ages)
+        return Surveyed(answer.classes, listing is not None, sample, collected.holder_sets, amounts, ages)
 
 
 def _samples(request: SurveyRequest, collected: Collected, source: Source) -> Iterator[SampledEntry]:

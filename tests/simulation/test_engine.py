@@ -31,14 +31,12 @@ def asking_of(worlds: list[World], lost: int = -1) -> list[Asking]:
 
 
 def answers(runner: Any, asking: list[Asking]) -> tuple[list[Answer], list[tuple[int, str]]]:
-    ends: list[Answer] = []
     named: list[tuple[int, str]] = []
-    for place, found in ask(runner, asking):
-        if isinstance(found, Answer):
-            assert place == len(ends)
-            ends.append(found)
-        else:
-            named += [(place, address) for address in from_bytes(found[1])["address"].to_pylist()]
+
+    def take(place: int, _: object, data: bytes) -> None:
+        named.extend((place, address) for address in from_bytes(data)["address"].to_pylist())
+
+    ends = ask(runner, asking, take=take)
     return ends, sorted(named)
 
 

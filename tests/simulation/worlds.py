@@ -13,7 +13,7 @@ from lakeplan.errors import StorageNotFound
 from lakeplan.formats.collector import write_uncommitted
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import read_range_arrays, write_range
-from lakeplan.simulation.engine import Answer, Asking, CountsOnly, ask
+from lakeplan.simulation.engine import Asking, CountsOnly, ask
 from lakeplan.simulation.exchange import PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.runners import Runner
@@ -233,10 +233,8 @@ def said_of(
         other = Source("other", files, Addresses((URL,)), target=0)
         asking.append(Asking(other, CountsOnly(), foreign, 0))
     said = Said({}, [], [])
-    for place, found in ask(runner, asking):
-        if not isinstance(found, Answer):
-            said.rows += from_bytes(found[1]).to_pylist()
-            continue
+    ends = ask(runner, asking, take=lambda _, kind, data: said.rows.extend(from_bytes(data).to_pylist()))
+    for place, found in enumerate(ends):
         if found.error is not None:
             said.errors.append(found.error)
         for each in found.classes:
