@@ -1,4 +1,4 @@
-"""Files of lakeFS's own collector: ``commits.csv``, the reports of its runs, and runs of uncommitted
+"""Files of lakeFS's own collector: rules, ``commits.csv``, the reports of its runs, and runs of uncommitted
 addresses.
 
 A run of uncommitted addresses is the Parquet files that ``prepare_uncommited`` leaves behind:
@@ -28,9 +28,10 @@ from lakeplan.formats.namespace import (
     uncommitted_prefix,
 )
 from lakeplan.formats.parquet import blame_parquet, open_parquet, read_parquet
-from lakeplan.formats.wire import HINT
+from lakeplan.formats.wire import HINT, field_bytes, field_int
 from lakeplan.limits import parse_json
 from lakeplan.values.records import utc_text
+from lakeplan.values.rules import GcRules
 
 HEADER = ["commit_id", "expired", "metarange_id"]
 
@@ -42,6 +43,18 @@ def write_commits_csv(active: Mapping[str, str]) -> bytes:
     writer.writerow(HEADER)
     writer.writerows((commit, "false", metarange) for commit, metarange in active.items())
     return out.getvalue().encode()
+
+
+def write_gc_rules(rules: GcRules | None) -> bytes:
+    """The file of ``rules``, which is empty for None. Rules with only zeros are written as an explicit zero,
+    which protobuf allows, because an empty file would mean no rules."""
+    if rules is None:
+        return b""
+    body = field_int(1, rules.default_retention_days) + b"".join(
+        field_bytes(2, field_bytes(1, branch.encode()) + field_int(2, days, explicit=True))
+        for branch, days in rules.branches.items()
+    )
+    return body or field_int(1, 0, explicit=True)
 
 
 ADDRESSES_A_FILE = 500_000

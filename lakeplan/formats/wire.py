@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.values.rules import GcRules
 
 HINT = "Check the file. It is damaged or not a lakeFS file, and nothing in it was used."
 
@@ -248,15 +247,3 @@ def field_timestamp(number: int, us: int) -> bytes:
         return b""
     seconds, rest = divmod(us, 1_000_000)
     return field_bytes(number, field_int(1, seconds) + field_int(2, rest * 1000))
-
-
-def write_gc_rules(rules: GcRules | None) -> bytes:
-    """The file of ``rules``, which is empty for None. Rules with only zeros are written as an explicit zero,
-    which protobuf allows, because an empty file would mean no rules."""
-    if rules is None:
-        return b""
-    body = field_int(1, rules.default_retention_days) + b"".join(
-        field_bytes(2, field_bytes(1, branch.encode()) + field_int(2, days, explicit=True))
-        for branch, days in rules.branches.items()
-    )
-    return body or field_int(1, 0, explicit=True)

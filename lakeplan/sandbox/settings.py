@@ -11,7 +11,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import asdict, dataclass
 from fnmatch import translate
 
-from lakeplan.formats.collector import write_commits_csv, write_uncommitted
+from lakeplan.formats.collector import write_commits_csv, write_gc_rules, write_uncommitted
 from lakeplan.formats.namespace import (
     GC_PREFIX,
     GC_RULES_KEY,
@@ -20,7 +20,6 @@ from lakeplan.formats.namespace import (
     uncommitted_prefix,
 )
 from lakeplan.formats.ranges import is_file_id
-from lakeplan.formats.wire import write_gc_rules
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import server_verdict
 from lakeplan.sandbox.branches import first_commit

@@ -216,7 +216,7 @@ def _load_folder() -> Adapters[FolderLocation]:
 
 def _load_s3() -> Adapters[S3Location]:
     from lakeplan.stores.s3 import S3State, S3Store
-    from lakeplan.stores.s3_reader import S3Reader
+    from lakeplan.stores.s3_client import S3Reader
 
     return Adapters(S3Reader, S3Store, S3State)
 

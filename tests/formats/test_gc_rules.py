@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.formats.wire import write_gc_rules
+from lakeplan.formats.collector import write_gc_rules
 from lakeplan.values.rules import GcRules
 
 REAL = (

@@ -130,7 +130,7 @@ class DescribeRemnants:
         client = s3_client()
         for key in ("repo/data/a", "repo/data/b"):
             client.create_multipart_upload(Bucket=s3_bucket, Key=key)
-        monkeypatch.setattr("lakeplan.stores.s3_reader.REMNANT_PAGES", 0.001)
+        monkeypatch.setattr("lakeplan.stores.s3_client.REMNANT_PAGES", 0.001)
         found = reader.remnants()
         assert (found.uploads, found.complete) == (2, False)
 
@@ -152,7 +152,7 @@ class DescribeRemnants:
         put_at_once(s3_bucket, ((f"repo/data/{n % 2}", b"1", "STANDARD") for n in range(1_005)))
         found = reader.remnants()
         assert (found.noncurrent, found.complete) == (Amount(1_003, 1_003), True)
-        monkeypatch.setattr("lakeplan.stores.s3_reader.REMNANT_PAGES", 1)
+        monkeypatch.setattr("lakeplan.stores.s3_client.REMNANT_PAGES", 1)
         found = reader.remnants()
         assert found.noncurrent is not None
         assert 900 < found.noncurrent.objects < 1_003
