@@ -100,7 +100,7 @@ class DescribeAFolderOfTheUsersOwn:
     def it_does_without_where_nothing_can_be_written(
         self, opened: FolderForeignCache, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def full(*args: object) -> None:
+        def full(*args: object, **named: object) -> None:
             raise OSError(28, "no space left on device")
 
         monkeypatch.setattr("lakeplan.simulation.cache.new_file", full)
