@@ -26,6 +26,7 @@ from lakeplan.lakefs.credentials import Approve
 from lakeplan.limits import MIB, parse_json, read_file
 from lakeplan.stores.open import FolderLocation, parse_location
 from lakeplan.values.local import OutsideFolder, inside, new_file
+from lakeplan.values.own_files import user_folder
 from lakeplan.values.progress import Progress
 
 FILE = Path("lakeplan") / "addresses.json"
@@ -54,9 +55,8 @@ def typed_addresses(tree: Path, environ: Mapping[str, str]) -> Approve:
 def _place(environ: Mapping[str, str], tree: Path) -> Path | None:
     """The file with the addresses that the user approved, or None if no place outside the tree can hold
     it."""
-    home = environ.get("HOME", "")
-    base = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")
-    if not os.path.isabs(base):
+    base = user_folder(environ, "CONFIG")
+    if base is None:
         return None
     place = Path(os.path.realpath(base)) / FILE
     return None if tree in place.parents else place

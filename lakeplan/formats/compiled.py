@@ -14,7 +14,6 @@ import importlib
 import logging
 import os
 import shutil
-import stat
 import sys
 import tempfile
 import threading
@@ -32,6 +31,7 @@ import numpy.typing as npt
 
 from lakeplan import limits
 from lakeplan.formats.range_arrays import SLACK, Bytes, RangeArrays, words_of
+from lakeplan.values.own_files import is_own, user_folder
 
 _log = logging.getLogger(__name__)
 
@@ -130,10 +130,10 @@ def _code_folder() -> Path:
 
 def _kept_folder() -> tuple[Path | None, str]:
     """The cached folder for these versions, or why there is none."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.environ.get("HOME", ""), ".cache")
+    base = user_folder(os.environ, "CACHE")
     if os.environ.get("CI"):
         return None, "CI is set"
-    if not os.path.isabs(base):
+    if base is None:
         return None, "neither XDG_CACHE_HOME nor HOME is an absolute path"
     try:
         folder = Path(base, "lakeplan", f"compiled-{_versions()}").resolve()
@@ -167,18 +167,6 @@ def _own_temporary() -> Path:
     made = tempfile.mkdtemp(prefix="lakeplan-compiled-")
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return Path(made)
-
-
-def is_own(folder: Path) -> bool:
-    """Whether only this user and root can change a folder and every folder above it."""
-    for each in (folder, *folder.parents):
-        status = os.lstat(each)
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.geteuid()):
-            return False
-        sticky = status.st_mode & stat.S_ISVTX and each != folder
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
-            return False
-    return stat.S_IMODE(os.lstat(folder).st_mode) & 0o077 == 0 and os.lstat(folder).st_uid == os.geteuid()
 
 
 def handles_of(block: bytes) -> npt.NDArray[np.int64] | None:

@@ -15,6 +15,7 @@ from lakeplan.errors import StorageError, WriteConflict
 from lakeplan.stores.open import FolderLocation, open_state, parse_location
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.local import PRIVATE_FOLDER, new_file
+from lakeplan.values.own_files import user_folder
 
 _log = logging.getLogger(__name__)
 
@@ -181,10 +182,8 @@ def open_cache(
     if where == CACHE_OFF:
         return None
     if where is None:
-        base = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME", ""), ".cache")
-        if not os.path.isabs(base):
-            return None  # no home folder, no place for a cache
-        return FolderCache(os.path.join(base, "lakeplan", "ranges"), limit_bytes)
+        base = user_folder(environ, "CACHE")
+        return FolderCache(str(base / "lakeplan" / "ranges"), limit_bytes) if base is not None else None
     if "://" not in where:
         return FolderCache(os.path.abspath(where), limit_bytes)
     location = parse_location(where)

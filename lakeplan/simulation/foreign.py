@@ -14,7 +14,6 @@ import logging
 import os
 import random
 import secrets
-import stat
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from typing import NamedTuple
 
 from lakeplan import __version__
 from lakeplan.errors import LakeplanError, SimulationFailed
-from lakeplan.formats.compiled import is_own, is_worth_it
+from lakeplan.formats.compiled import is_worth_it
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import KnownRanges, read_metarange, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataReader
@@ -49,8 +48,9 @@ from lakeplan.simulation.work import (
     unpack_bin,
 )
 from lakeplan.stores.folder import make_folders
-from lakeplan.values.local import PRIVATE, PRIVATE_FOLDER, new_file, wait_for_lock
+from lakeplan.values.local import PRIVATE_FOLDER, new_file
 from lakeplan.values.objects import RangeInfo
+from lakeplan.values.own_files import is_own, locked, read_own, user_folder
 from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import RunnerChoice
 
@@ -282,12 +282,10 @@ _log = logging.getLogger(__name__)
 
 def open_foreign_cache(environ: Mapping[str, str], tree: Path) -> FolderForeignCache | None:
     """The cache. None in CI, or if a folder is in the tree's checkout or not private to this user."""
-    home = environ.get("HOME", "")
-    cache = environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
-    state = environ.get("XDG_STATE_HOME") or os.path.join(home, ".local", "state")
-    if environ.get("CI") or not (os.path.isabs(cache) and os.path.isabs(state)):
+    cache, state = user_folder(environ, "CACHE"), user_folder(environ, "STATE")
+    if environ.get("CI") or cache is None or state is None:
         return None
-    folders = [Path(base) / "lakeplan" / name for base, name in ((cache, "foreign"), (state, "keys"))]
+    folders = [cache / "lakeplan" / "foreign", state / "lakeplan" / "keys"]
     top = _checkout_of(tree)
     for folder in folders:
         if top in Path(os.path.realpath(folder)).parents or not _is_private(folder):
@@ -319,7 +317,7 @@ class FolderForeignCache:
 
     def load(self, repository: str) -> ForeignFacts:
         name = _name(repository)
-        data = _read_own(self._folder / name, FILE_BYTES)
+        data = read_own(self._folder / name, FILE_BYTES)
         if data is None:
             return ForeignFacts()
         front = len(_MAGIC) + _DIGEST().digest_size
@@ -335,7 +333,7 @@ class FolderForeignCache:
         """Adds facts to the stored ones. If there are too many, keeps those of the ``needed`` metaranges."""
         name = _name(repository)
         try:
-            with self._locked():
+            with locked(self._folder / ".lock"):
                 merged = self.load(repository)
                 merged.update(facts)
                 data = _packed(merged)
@@ -351,13 +349,6 @@ class FolderForeignCache:
 
     def _digest(self, name: str, data: bytes) -> bytes:
         return hmac.new(self._key, _MAGIC + name.encode() + b"\n" + data, _DIGEST).digest()
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
-        with open(os.open(self._folder / ".lock", flags, PRIVATE), "wb") as lock:
-            wait_for_lock(lock)
-            yield
 
 
 def _packed(facts: ForeignFacts) -> bytes:
@@ -381,19 +372,6 @@ def _is_private(folder: Path) -> bool:
         return False
 
 
-def _read_own(path: Path, most: int) -> bytes | None:
-    """The content of a regular file that only this user can change, or None."""
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            status = os.fstat(file.fileno())
-            is_private = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-            if not is_private or status.st_mode & 0o077 or status.st_size > most:
-                return None
-            return file.read(most)
-    except OSError:
-        return None
-
-
 def _key(path: Path) -> bytes | None:
     """The user's key, created on first use. If two processes create one, the first counts."""
     with contextlib.suppress(OSError):
@@ -404,7 +382,7 @@ def _key(path: Path) -> bytes | None:
                 os.fsync(file.fileno())
                 with contextlib.suppress(FileExistsError):
                     os.link(file.name, path)
-    key = _read_own(path, KEY_BYTES)
+    key = read_own(path, KEY_BYTES)
     return key if key is not None and len(key) == KEY_BYTES else None
 
 

@@ -29,8 +29,9 @@ from lakeplan.stores.shared import (
     check_key,
     not_equal,
 )
-from lakeplan.values.local import LOCK_SECONDS, PRIVATE, PRIVATE_FOLDER, SHARED, new_file, wait_for_lock
+from lakeplan.values.local import PRIVATE_FOLDER, SHARED, new_file
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.own_files import LOCK_SECONDS, locked
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 UNFINISHED = ".lakeplan-unfinished-"
@@ -534,9 +535,7 @@ class FolderState(Opened):
     def _locked(self, key: str) -> Iterator[None]:
         try:
             make_folders(self._root, PRIVATE_FOLDER)
-            lock_path = os.path.join(self._root, LOCK)
-            with open(os.open(lock_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE), "wb") as lock:
-                wait_for_lock(lock)
+            with locked(os.path.join(self._root, LOCK)):
                 yield
         except StorageError:
             raise

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import os
 import secrets
 import shutil
 import stat
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -159,25 +156,6 @@ _SEARCHED = ("PATH", "PYTHONPATH", "CLASSPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY
 """Search paths. Code is loaded from their folders; botocore reads there where to send credentials."""
 _PROGRAMS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 """Names that ``PATH`` resolves, or absolute paths."""
-
-
-LOCK_SECONDS = 60
-"""Longer than any write of a record."""
-LOCK_STEP = 0.01
-
-
-def wait_for_lock(file: BinaryIO) -> None:
-    """Lock a file against other processes, until it is closed. Raises TimeoutError after ``LOCK_SECONDS``,
-    because a process that was stopped keeps its lock."""
-    end = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                why = f"another process has locked it for {LOCK_SECONDS} seconds"
-                raise TimeoutError(errno.ETIMEDOUT, why) from None
-        time.sleep(LOCK_STEP)
 
 
 def absolute_entries(paths: str) -> str:

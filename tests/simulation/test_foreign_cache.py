@@ -61,7 +61,7 @@ class DescribeAFolderOfTheUsersOwn:
     def it_does_not_wait_forever_for_a_process_that_was_stopped_while_it_saved(
         self, opened: FolderForeignCache, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("lakeplan.values.local.LOCK_SECONDS", 0.1)
+        monkeypatch.setattr("lakeplan.values.own_files.LOCK_SECONDS", 0.1)
         with (Path(opened.where) / ".lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             opened.save(REPOSITORY, FACTS, needed=())

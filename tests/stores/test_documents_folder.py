@@ -94,7 +94,7 @@ class DescribeFolderState(StateContract):
     def it_does_not_wait_forever_for_a_process_that_was_stopped_while_it_wrote(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("lakeplan.values.local.LOCK_SECONDS", 0.1)
+        monkeypatch.setattr("lakeplan.values.own_files.LOCK_SECONDS", 0.1)
         state = open_state(tmp_path.as_uri())
         version = state.write("a", b"1", if_version=None)
         with (tmp_path / ".lock").open("wb") as lock:
