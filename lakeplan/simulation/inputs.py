@@ -288,7 +288,6 @@ def collect_ranges(
     facts: Mapping[str, Facts],
     *,
     name: str,
-    source: int = 0,
     step: Callable[[], None] = lambda: None,
 ) -> Collected:
     """The ranges of the metaranges, each with the joined facts of those that list it. Every metarange is
@@ -312,10 +311,10 @@ def collect_ranges(
             if any(fact.holders):
                 known.holders.add(fact.holders)
         step()
-    return _number_holders(ranges, source, len(facts))
+    return _number_holders(ranges, len(facts))
 
 
-def _number_holders(ranges: dict[str, _Range], source: int, metaranges: int) -> Collected:
+def _number_holders(ranges: dict[str, _Range], metaranges: int) -> Collected:
     regions = Regions((known.info.min_key, known.info.max_key) for known in ranges.values())
     numbers: dict[Holders, int] = {}
     unions: dict[frozenset[Holders], int] = {}
@@ -331,7 +330,7 @@ def _number_holders(ranges: dict[str, _Range], source: int, metaranges: int) -> 
         items.append(
             WorkItem(
                 Kind.RANGE,
-                source,
+                0,
                 range_id,
                 weight=max(info.estimated_size, 0),
                 mask=known.mask,

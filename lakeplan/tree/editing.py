@@ -95,13 +95,12 @@ def set_gc(text: str, entry: str, lines: list[str]) -> str | None:
         return None
     for key, value in node.value:
         if key.value == "gc":
-            end = _end(value)
-            if end <= key.end_mark.index:
-                return None  # an alias, whose text is elsewhere
-            return text[: key.start_mark.index] + _indented(lines, key.start_mark.column) + text[end:]
-    first = node.value[0][0].start_mark
-    indent = " " * first.column
-    return text[: first.index] + _indented(lines, first.column) + f"\n{indent}" + text[first.index :]
+            if _is_elsewhere(node, value):
+                return None
+            return (
+                text[: key.start_mark.index] + _indented(lines, key.start_mark.column) + text[_end(value) :]
+            )
+    return _before_first(text, node, lines)
 
 
 def add_entry(text: str, entry: str, lines: list[str]) -> str | None:
@@ -113,9 +112,13 @@ def add_entry(text: str, entry: str, lines: list[str]) -> str | None:
         return text.rstrip("\n") + "\nrepositories:\n  " + _indented(body, 2) + "\n"
     if not isinstance(repositories, yaml.MappingNode) or repositories.flow_style or not repositories.value:
         return None
-    first = repositories.value[0][0].start_mark
-    indent = " " * first.column
-    return text[: first.index] + _indented(body, first.column) + f"\n{indent}" + text[first.index :]
+    return _before_first(text, repositories, body)
+
+
+def _before_first(text: str, node: yaml.MappingNode, lines: list[str]) -> str:
+    """Return the text with lines before the first key of a block."""
+    first = node.value[0][0].start_mark
+    return text[: first.index] + _indented([*lines, ""], first.column) + text[first.index :]
 
 
 def _entry(text: str, entry: str) -> yaml.MappingNode | None:
