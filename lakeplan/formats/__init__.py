@@ -9,5 +9,4 @@ __all__ = [
     "range_arrays",
     "ranges",
     "refs",
-    "wire",
 ]
