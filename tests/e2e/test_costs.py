@@ -111,4 +111,4 @@ def it_refuses_a_price_whose_cost_may_be_no_number(priced, price):
     priced.write("lakeplan.yaml", text.replace("0.023 USD", price))
     result = priced.lakeplan("validate")
     assert result.code == 1
-    assert "a price must be from 0 to 999999999" in result.err
+    assert "expected a price such as 0.023 or 0.023 USD, below 1000000000" in result.err
