@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -17,7 +16,7 @@ from lakeplan.state.clocks import MAX_DIFFERENCE
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired
 from lakeplan.values.pins import may_be_pin
-from lakeplan.values.progress import Progress
+from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchSettings
@@ -65,8 +64,7 @@ def names(items: Sequence[str]) -> str:
 
 def on_each(repositories: Sequence[str], inspect: Callable[[str], R]) -> dict[str, R]:
     """The results of ``inspect`` for each repository. Several run at a time."""
-    with ThreadPoolExecutor(max_workers=WORKERS) as pool:
-        return dict(zip(repositories, pool.map(inspect, repositories), strict=True))
+    return dict(zip(repositories, in_parallel(inspect, repositories, WORKERS), strict=True))
 
 
 def summed(results: Mapping[str, Sequence[Check]]) -> list[Check]:

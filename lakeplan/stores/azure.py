@@ -41,15 +41,16 @@ from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation
 from lakeplan.stores.shared import (
     CHANGED,
     NOT_NAMED,
+    THREADS,
     TOO_MANY_VERSIONS,
     BatchDeleter,
     ConditionalState,
     check_copy,
-    in_threads,
     not_equal,
     unless_missing,
 )
 from lakeplan.values.objects import StoredObject, batches
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 BLOCK = 16 << 20
@@ -203,7 +204,7 @@ class AzureDeleter(BatchDeleter, AzurePlace):
             known = expected.get(key)
             return self._versions_of(key, None if known is None else known.modified_us)
 
-        listed = in_threads(versions_of, keys)
+        listed = in_parallel(versions_of, keys, THREADS)
         failed = {one.key: one for one in listed if isinstance(one, Deletion)}
         versions = [
             (key, {"name": self._base + key, "version_id": version})

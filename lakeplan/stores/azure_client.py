@@ -23,9 +23,10 @@ from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_sessio
 from lakeplan.stores.faults import DAMAGED, Kind, error_of, is_missing_object, translate_azure_error
 from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation
 from lakeplan.stores.protocols import Remnants, Versioned
-from lakeplan.stores.shared import KEYS_A_PAGE, LazyClient, RecordPlace, in_threads
+from lakeplan.stores.shared import KEYS_A_PAGE, THREADS, LazyClient, RecordPlace
 from lakeplan.values.bodies import quiet_logs
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url
 
@@ -340,7 +341,7 @@ class AzureReader(AzurePlace):
             return objects
 
         folders = [list(group) for _, group in groupby(keys, key=lambda key: key.rpartition("/")[0])]
-        return {one.key: one for objects in in_threads(of_folder, folders) for one in objects}
+        return {one.key: one for objects in in_parallel(of_folder, folders, THREADS) for one in objects}
 
     def _listed(self, wanted: list[str]) -> tuple[list[StoredObject], int]:
         """Return the objects at the wanted keys, and how many of these, from the first, are decided."""

@@ -14,16 +14,17 @@ from lakeplan.stores.gcs_client import Answer, GcsReader, error_for, is_busy, js
 from lakeplan.stores.open import NO_ACCESS, Access, GcsLocation
 from lakeplan.stores.shared import (
     CHANGED,
+    THREADS,
     TOO_MANY_VERSIONS,
     BatchDeleter,
     ConditionalState,
     check_copy,
-    in_threads,
     not_encrypted_alike,
     not_equal,
     unless_missing,
 )
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 BATCH = 100
@@ -43,7 +44,7 @@ class GcsStore(BatchDeleter, GcsReader):
         self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
     ) -> dict[str, Deletion]:
         delete = self._delete_versions if versions is Versions.ALL else self._delete_current
-        answers = in_threads(lambda key: delete(key, expected.get(key)), keys)
+        answers = in_parallel(lambda key: delete(key, expected.get(key)), keys, THREADS)
         refused = [one for one in answers if isinstance(one, StorageError)]
         if refused and len(refused) == len(answers):
             raise refused[0]

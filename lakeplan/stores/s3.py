@@ -39,15 +39,16 @@ from lakeplan.stores.s3_client import (
 from lakeplan.stores.shared import (
     CHANGED,
     NOT_NAMED,
+    THREADS,
     TOO_MANY_VERSIONS,
     BatchDeleter,
     ConditionalState,
     check_copy,
-    in_threads,
     not_encrypted_alike,
     not_equal,
 )
 from lakeplan.values.objects import StoredObject, batches
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 GIB = 1 << 30
@@ -296,7 +297,7 @@ class S3Deleter(BatchDeleter, S3Place):
         not."""
         failed: dict[str, Deletion] = {}
         if versions is Versions.ALL and self._may_keep_versions():
-            listed = in_threads(lambda key: self._versions_of(key, expected.get(key)), keys)
+            listed = in_parallel(lambda key: self._versions_of(key, expected.get(key)), keys, THREADS)
             all_of = dict(zip(keys, listed, strict=True))
             named = {key: of_key for key, of_key in all_of.items() if not isinstance(of_key, Deletion)}
             failed = {key: of_key for key, of_key in all_of.items() if isinstance(of_key, Deletion)}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from lakeplan.errors import StorageError, WriteConflict
@@ -14,11 +13,11 @@ from lakeplan.stores.faults import is_missing_object
 from lakeplan.stores.open import Location
 from lakeplan.stores.protocols import NamespaceReader, Versioned
 from lakeplan.values.objects import StoredObject
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.sweep import Deletion, Versions
 
 C = TypeVar("C")
 T = TypeVar("T")
-U = TypeVar("U")
 KEYS_A_PAGE = 50
 """If pages have fewer wanted keys than this on average, each key is listed alone."""
 THREADS = 16
@@ -110,12 +109,6 @@ def unless_missing(read: Callable[[], T]) -> T | None:
         raise
 
 
-def in_threads(call: Callable[[T], U], items: Iterable[T]) -> list[U]:
-    """Return the results of ``call``, in the order of the items."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(call, items))
-
-
 def find_in_pages(
     keys: Sequence[str],
     page_from: Callable[[str], tuple[Sequence[StoredObject], bool]],
@@ -142,7 +135,7 @@ def find_in_pages(
             if (one := stored.get(keys[done])) is not None:
                 by_key[one.key] = one
             done += 1
-    return by_key | {one.key: one for one in in_threads(find_alone, keys[done:]) if one is not None}
+    return by_key | {one.key: one for one in in_parallel(find_alone, keys[done:], THREADS) if one is not None}
 
 
 class BatchDeleter(Opened, ABC):

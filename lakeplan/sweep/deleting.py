@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -29,6 +28,7 @@ from lakeplan.stores.protocols import ObjectCopier, ObjectDeleter, ObjectProber
 from lakeplan.sweep.mark_record import MARK_AGAIN
 from lakeplan.sweep.rules import Throttle, backoff_seconds
 from lakeplan.values.objects import StoredObject, batches
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.sweep import (
     CHANGED,
     EXPIRED_CLASSES,
@@ -483,5 +483,4 @@ class _Part:
             self._clock.halt.check()
             return ask(key)
 
-        with ThreadPoolExecutor(THREADS) as pool:
-            return list(pool.map(one, keys))
+        return in_parallel(one, keys, THREADS)
