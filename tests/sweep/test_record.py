@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,20 +65,29 @@ def it_reclaims_what_was_in_quarantine_when_it_is_purged(state: FolderState) -> 
     assert (found.quarantined, found.reclaimed) == (Amount(), Amount(1, 10))
 
 
+def before_next_write(state: FolderState, monkeypatch: pytest.MonkeyPatch, other: Callable[[], None]) -> None:
+    """Another run does this after the next write was prepared and before it arrives."""
+    write = state.write
+
+    def late(key: str, data: bytes, *, if_version: str | None) -> str:
+        monkeypatch.undo()
+        other()
+        return write(key, data, if_version=if_version)
+
+    monkeypatch.setattr(state, "write", late)
+
+
 def it_begins_no_purge_with_copies_that_another_one_purged(
     state: FolderState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease of the first run expired before its write arrived: the copies it counted are gone."""
     record_sweep(state, document("m1", 1, 10, mode="quarantine"), versions_kept=False)
-    write = state.write
 
-    def late(key: str, data: bytes, *, if_version: str | None) -> str:
-        monkeypatch.undo()
+    def purge() -> None:
         record_purge(state, REPOSITORY, "m1", Amount(1, 10), begun="run-2")
         record_purge(state, REPOSITORY, "m1", Amount(), ended="run-2")
-        return write(key, data, if_version=if_version)
 
-    monkeypatch.setattr(state, "write", late)
+    before_next_write(state, monkeypatch, purge)
     with pytest.raises(WriteConflict, match="another run purged this quarantine"):
         record_purge(state, REPOSITORY, "m1", Amount(1, 10), begun="run-1")
     found = read_sweeps(state, REPOSITORY)["m1"]
@@ -88,14 +98,8 @@ def it_begins_a_purge_although_another_mark_was_recorded_meanwhile(
     state: FolderState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record_sweep(state, document("m1", 1, 10, mode="quarantine"), versions_kept=False)
-    write = state.write
-
-    def late(key: str, data: bytes, *, if_version: str | None) -> str:
-        monkeypatch.undo()
-        record_sweep(state, document("m2", 2, 5), versions_kept=False)
-        return write(key, data, if_version=if_version)
-
-    monkeypatch.setattr(state, "write", late)
+    second = document("m2", 2, 5)
+    before_next_write(state, monkeypatch, lambda: record_sweep(state, second, versions_kept=False))
     record_purge(state, REPOSITORY, "m1", Amount(1, 10), begun="run-1")
     found = read_sweeps(state, REPOSITORY)
     assert [*found] == ["m1", "m2"]
