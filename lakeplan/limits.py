@@ -44,6 +44,8 @@ PARQUET_UNPACKED_BYTES = 512 * MIB
 PARQUET_ROWS = 5_000_000
 """Servers and lakeplan write at most 1,000,000 rows to a file."""
 PARQUET_FOOTER_BYTES = 16 * MIB
+THRIFT_VALUES = 2_000_000
+"""In a footer. A column of a row group has about 40."""
 PARQUET_PAGES = 200_000
 """Of one file. Writers begin a new page after 1 MiB or 20,000 rows."""
 PARQUET_COLUMNS = 100
