@@ -113,12 +113,12 @@ TRIES = 3
 _KEPT = {
     Keep.DEFAULT_BRANCH: "it is the default branch now",
     Keep.READ_ONLY: "the repository is read-only now",
-    Keep.HELD: "a hold keeps it now that another branch or tag was moved or deleted",
+    Keep.HELD: "another branch or tag was moved or deleted, so a hold now keeps this branch",
     Keep.OPEN_PULL_REQUEST: "a pull request from it was opened",
     Keep.PROTECTED: "a branch protection rule matches it now",
     Keep.NOT_MERGED: "the default branch moved, and may no longer contain its commits",
     Keep.EXEMPTED: "an exemption for it was recorded or removed",
-    Keep.MIN_KEEP: "other branches were deleted meanwhile, so min_keep keeps this one",
+    Keep.MIN_KEEP: "other branches were deleted in the meantime, so min_keep now keeps this branch",
 }
 
 
@@ -186,7 +186,9 @@ class Deleter:
                 return BranchEnd(outlook, Outcome.FAILED, str(error))
             except NotFound:
                 # Or a proxy sent the deletion twice, so undo must be able to restore it.
-                return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it", maybe_deleted=True)
+                return BranchEnd(
+                    outlook, Outcome.GONE, "another user or process deleted it", maybe_deleted=True
+                )
             except LakeplanError as error:
                 if not may_have_acted(error):
                     return BranchEnd(outlook, Outcome.FAILED, str(error), lost is not None)
@@ -232,13 +234,13 @@ class Deleter:
             except RepositoryNotFound as error:
                 return BranchEnd(outlook, Outcome.FAILED, str(error))
             except NotFound:
-                return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")
+                return BranchEnd(outlook, Outcome.GONE, "another user or process deleted it")
             except LakeplanError as error:
                 return BranchEnd(outlook, Outcome.FAILED, str(error))
             took = (self.run.now() - began).total_seconds()
             if why is not None or (0 <= took <= FRESH_SECONDS and self.keeping.is_fresh()):
                 return why
-        text = f"the server takes more than {FRESH_SECONDS:.0f} seconds to report what keeps it"
+        text = f"the server took more than {FRESH_SECONDS:.0f} seconds to report what keeps the branch"
         return BranchEnd(outlook, Outcome.FAILED, text)
 
     def _changed(self, outlook: BranchOutlook) -> BranchEnd | None:
@@ -260,7 +262,7 @@ class Deleter:
         # The HEAD is read last: a commit removes the uncommitted changes and moves the HEAD.
         head = self.readers.branches.find_branch(name, outlook.id)
         if head is None:
-            return BranchEnd(outlook, Outcome.GONE, "somebody else deleted it")
+            return BranchEnd(outlook, Outcome.GONE, "another user or process deleted it")
         if head != judged:
             return _moved(outlook, head)
         if written:
@@ -296,7 +298,7 @@ class Deleter:
 
 
 def _moved(outlook: BranchOutlook, head: str) -> BranchEnd:
-    return BranchEnd(outlook, Outcome.MOVED, f"its HEAD moved to {head[:12]} meanwhile", new_head=head)
+    return BranchEnd(outlook, Outcome.MOVED, f"its HEAD moved to {head[:12]} in the meantime", new_head=head)
 
 
 def _after_lost(end: BranchEnd) -> BranchEnd:

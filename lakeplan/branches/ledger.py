@@ -212,7 +212,7 @@ def check_clock(ledger: Ledger, now: datetime, where: str) -> None:
     ahead = ledger.at - int(now.timestamp())
     if ahead > SKEW_SECONDS:
         raise FormatError(
-            f"the record of branches is from the future ({_time(ledger.at):%Y-%m-%d %H:%M} UTC)",
+            f"the record of branches has a time in the future ({_time(ledger.at):%Y-%m-%d %H:%M} UTC)",
             where=where,
             hint="Correct this machine's clock. If the record is wrong, delete it: every branch's age then"
             " counts from the next run.",

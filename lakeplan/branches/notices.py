@@ -120,8 +120,8 @@ def notes_on(spared: Spared, branch: str, head: str, now: datetime) -> tuple[str
     if notice is not None and notice.head == head:
         when = f"{notice.accepted_at:%Y-%m-%d %H:%M} UTC"
         notes.append(
-            f"branch {branch}: notice was given at {when} that it will be deleted on or after"
-            f" {notice.deleted_from:%Y-%m-%d %H:%M} UTC"
+            f"branch {branch}: its deletion on or after {notice.deleted_from:%Y-%m-%d %H:%M} UTC"
+            f" was announced at {when}"
         )
     return tuple(notes)
 

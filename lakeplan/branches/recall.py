@@ -166,7 +166,7 @@ def _distrust(
     if witness is None and mark.witnessed:
         return f"{WITNESS} was removed from the repository's metadata"
     if witness is not None and witness.id != mark.id:
-        return f"run {witness.id or 'unknown'} began another record"
+        return f"run {witness.id or 'unknown'} started a new record"
     # A run that was stopped before it stored its ledger left a record with the missing generation.
     left = {record.generation for record in stopped if record.ledger == mark.id}
     reached = witness.generation if witness is not None else mark.generation

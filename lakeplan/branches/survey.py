@@ -43,7 +43,8 @@ from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchFacts, Evidence
 
 RECREATED = (
-    "its history no longer has its first HEAD (created again, or reset): age counts from the last move"
+    "its history no longer contains its first recorded HEAD (it was recreated or reset), so its age counts"
+    " from the last move"
 )
 WORKERS = 8
 

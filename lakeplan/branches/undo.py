@@ -105,7 +105,7 @@ def undo_branches(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run:
     if not restorable and not damaged:
         what = f"run {options.run_id}" if options.run_id else "any run"
         raise UsageError(
-            f"no record of {what} has a deleted branch to restore",
+            f"no record of {what} lists a deleted branch that can be restored",
             hint="Check --target, --run and --branch. The records are in the tree's state.",
         )
     journal = open_journal(ports.state, run, "branches undo")

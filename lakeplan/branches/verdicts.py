@@ -200,9 +200,9 @@ def held_deletions(
             try:
                 budget.spend(len(hold.name) + len(pattern))
                 if share_a_name(hold.name, pattern, BRANCH_NAMES):
-                    sentences.append(f"any that {both} both name")
+                    sentences.append(f"any branch that both {both} match")
             except TooManyGlobs:  # too many to compare, so they may match the same branch
-                return (*sentences, f"any that {both}, or a later one, both name")
+                return (*sentences, f"any branch that both {both}, or a later pair, match")
     return tuple(sentences)
 
 

@@ -51,7 +51,7 @@ class EditedTree:
         for path, text in self._before.items():
             if read_text(path) != text:
                 hint = "Nothing was written to it. Run the command again."
-                raise LakeplanError("the file was changed meanwhile", where=str(path), hint=hint)
+                raise LakeplanError("the file was changed in the meantime", where=str(path), hint=hint)
         done: list[Path] = []
         try:
             for path, text in self._edited.items():

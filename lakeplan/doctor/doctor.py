@@ -235,7 +235,7 @@ def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key:
     except LakeplanError as error:
         yield _failed("deletable", error)
     else:
-        yield Check("deletable", "ok", "the record was deleted again")
+        yield Check("deletable", "ok", "the test record was deleted")
 
 
 def _failed(name: str, error: LakeplanError) -> Check:

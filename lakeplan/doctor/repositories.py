@@ -334,7 +334,8 @@ def _judged(named: list[LiveBranch]) -> Check:
     pins = [branch for branch in named if may_be_pin(branch)]
     others = [branch.id for branch in named if not may_be_pin(branch)]
     if others:
-        text = f"{others[0]} is named like a pin, but is visible or was moved ({len(others):,} in all)"
+        such = count_of(len(others), "such branch")
+        text = f"{others[0]} has the name of a pin, but is visible or was moved ({such})"
         return Check(HIDDEN, "warn", text, "Find out who created it. lakeplan deletes only its own pins.")
     if pins:
         return Check(HIDDEN, "ok", f"the server has {count_of(len(pins), 'pin')}, all hidden")

@@ -24,6 +24,7 @@ from lakeplan.values.records import moment_of
 from lakeplan.values.repository import Repository
 from lakeplan.values.storages import STORAGES, can_be_swept
 from lakeplan.values.sweep import LAKEPLAN_PREFIX, Versions
+from lakeplan.values.units import count_of
 
 DATA = b'{"written_by": "lakeplan doctor"}\n'
 PREPARE = "retention:PrepareGarbageCollectionUncommitted"
@@ -73,7 +74,7 @@ def _inspect(
         text = f"repository {shared[0][0].id} {shared[0][1]}: neither can be swept"
         yield Check("namespace of its own", "fail", text, "Move one of them to its own namespace.")
     else:
-        yield Check("namespace of its own", "ok", "no other visible repository is in it")
+        yield Check("namespace of its own", "ok", "no other visible repository uses it")
     if not can_be_swept(namespace):
         text = f"lakeplan cannot sweep {namespace.partition('://')[0]}:// namespaces"
         yield Check("storage settings", "fail", text, "Use the official collector for this repository.")
@@ -157,7 +158,9 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
             "versions", "warn", text, "Set sweep.versions: all, or add a lifecycle rule to the store."
         )
     elif facts.versioned is None:
-        text = "the store does not report whether it keeps versions; if it does, deleting alone frees nothing"
+        text = (
+            "the store does not report whether it keeps versions; if it does, deleting objects frees no space"
+        )
         hint = "Grant s3:GetBucketVersioning or storage.buckets.get. On Azure, check the account."
         yield Check("versions", "warn", text, hint)
     else:
@@ -210,7 +213,9 @@ def _others(reader: LakeFSReader, others: list[str]) -> Check:
         return of_error(name, error)
     bad = [*filter(None, on_each(others, unreadable).values()), *([HIDDEN] if hidden else ())]
     if not bad:
-        return Check(name, "ok", f"{len(others):,} more can be read, as a mark requires")
+        return Check(
+            name, "ok", f"{count_of(len(others), 'other repository')} can be read, as a mark requires"
+        )
     text = f"{names(bad)} cannot be read: imports there may hold objects here, so no mark can be approved"
     return Check(
         name, "fail", text, f"Grant the permissions that a plan needs on every repository. {POLICIES}"

@@ -181,7 +181,7 @@ _STATUSES: dict[int, tuple[type[ServerError], str, str]] = {
     410: (DataGone, "the data is gone ({reason})", ""),
     412: (
         PreconditionFailed,
-        "changed meanwhile, or a hook refused ({reason})",
+        "changed in the meantime, or a hook refused ({reason})",
         "Run `lakeplan plan` again.",
     ),
 }

@@ -116,7 +116,7 @@ def checked(plan: Plan, steps: Iterable[RunStep], run_id: str) -> Plan:
                 raise StalePlan(
                     f"the plan does not restore the {name} from before run {run_id}",
                     where=step.repository,
-                    hint="Something changed meanwhile. Run the command again.",
+                    hint="Something changed in the meantime. Run the command again.",
                 )
             if again:
                 warnings.append(

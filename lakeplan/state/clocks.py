@@ -65,7 +65,7 @@ def read_clocks(
             if max(reading.least - other.most, other.least - reading.most) > MAX_DIFFERENCE:
                 raise ClockSkew(
                     f"{other.name} says {_text(other.at)} and {name} says {_text(at)}:"
-                    " ages cannot be judged, so nothing is deleted",
+                    " ages cannot be determined, so nothing is deleted",
                     where=where,
                     hint="Synchronize the clocks (NTP), then run the command again.",
                 )

@@ -339,7 +339,7 @@ class Lease:
                     f"another run has the lease on this repository until {held['until']}"
                     f" ({_who(held.get('holder', {}))})",
                     where=self.repository,
-                    hint="Wait for it to end, then run the command again.",
+                    hint="Wait for that run to end, then run the command again.",
                 )
         self._record.version = current.version if current else None
         try:
@@ -348,7 +348,7 @@ class Lease:
             raise LeaseHeld(
                 "another run just took the lease on this repository",
                 where=self.repository,
-                hint="Wait for it to end, then run the command again.",
+                hint="Wait for that run to end, then run the command again.",
             ) from None
         except BaseException:
             with suppress(LakeplanError):

@@ -175,7 +175,7 @@ def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:
     if sas := environ.get("AZURE_STORAGE_SAS_TOKEN", "").strip():
         if not account and location.is_azure:
             raise StorageDenied(
-                "a SAS is sent only to the account that it is for: AZURE_STORAGE_ACCOUNT is not set",
+                "lakeplan sends a SAS only to its own account, but AZURE_STORAGE_ACCOUNT is not set",
                 where=location.url,
                 hint="Set AZURE_STORAGE_ACCOUNT together with AZURE_STORAGE_SAS_TOKEN.",
             )
@@ -190,10 +190,10 @@ def _from_connection_string(location: AzureLocation, text: str) -> Any:
         raise _other(location, "AZURE_STORAGE_CONNECTION_STRING names another account")
     endpoint = fields.get("BlobEndpoint", "").rstrip("/")
     if endpoint and endpoint.lower() != location.account_url.lower():
-        raise _other(location, "AZURE_STORAGE_CONNECTION_STRING names another endpoint")
+        raise _other(location, "AZURE_STORAGE_CONNECTION_STRING is for another endpoint")
     suffix = fields.get("EndpointSuffix", "").lower()
     if suffix and not endpoint and not location.account_url.endswith(f".blob.{suffix}"):
-        raise _other(location, "AZURE_STORAGE_CONNECTION_STRING names another endpoint")
+        raise _other(location, "AZURE_STORAGE_CONNECTION_STRING is for another endpoint")
     if key := fields.get("AccountKey"):
         return AzureNamedKeyCredential(location.account, key)
     if sas := fields.get("SharedAccessSignature"):

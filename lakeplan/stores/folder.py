@@ -194,7 +194,7 @@ class FolderReader(Opened):
             raise StorageNotFound(
                 "the object does not exist",
                 where=self._where(key),
-                hint="Check the path: a symbolic link leads out of the folder.",
+                hint="Check the path: a symbolic link points outside the folder.",
             )
         return path
 
@@ -210,7 +210,7 @@ collected like other objects that were never committed."""
 NO_NAMES = frozenset(("", ".", ".."))
 NO_FILE = "no file can have this key"
 ALREADY = "the object already exists"
-LINKED = "its path has a symbolic link, which leads to another object"
+LINKED = "its path contains a symbolic link to another object"
 
 
 class FolderStore(BatchDeleter, FolderReader):
@@ -292,7 +292,7 @@ class FolderStore(BatchDeleter, FolderReader):
                 raise not_equal(source, self._where(target))
         stored = self.stat(target)
         if stored is None:
-            raise error_of(Kind.CONFLICT, self._where(target), message="the copy was removed meanwhile")
+            raise error_of(Kind.CONFLICT, self._where(target), message="the copy was removed in the meantime")
         return stored
 
     def put(self, key: str, data: bytes) -> None:
@@ -335,7 +335,7 @@ class FolderStore(BatchDeleter, FolderReader):
                 os.unlink(name, dir_fd=place)
             elif stat.S_ISLNK(status.st_mode):
                 if not self._inside(os.path.join(self._root, folder, name)):
-                    return Deletion(key, "a symbolic link leads out of the folder")
+                    return Deletion(key, "a symbolic link points outside the folder")
                 if expected is not None and self._find(key, folders) != expected:
                     return Deletion(key, CHANGED, changed=True)
                 os.unlink(name, dir_fd=place)

@@ -131,8 +131,8 @@ def _is_outdated(site: Site, end: SweepEnd) -> str:
     if summary is None or end.closed:
         return ""
     if summary["closed"]:
-        return "the sweep was aborted meanwhile, and the summary of the abort was kept"
-    return "another run finished the sweep meanwhile" if summary["finished"] > end.finished else ""
+        return "the sweep was aborted in the meantime, and the summary of the abort was kept"
+    return "another run finished the sweep in the meantime" if summary["finished"] > end.finished else ""
 
 
 def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:

@@ -211,7 +211,7 @@ class OfficialSweeper:
             return UnifiedRun(new[0])
         raise StalePlan(
             f"the collector left {len(new)} reports where one was expected"
-            + (f" ({', '.join(new[:3])}): another collector ran meanwhile" if new else ""),
+            + (f" ({', '.join(new[:3])}): another collector ran in the meantime" if new else ""),
             where=self._where,
             hint="Make sure that no other collector runs, then run `lakeplan sweep mark` again.",
         )

@@ -59,7 +59,7 @@ MAX_SAVED = 1_000_000
 """When more objects are needed again, the mark no longer describes the repository."""
 HELD_AGAIN = "something holds it again"
 NO_PART_BEGUN = (
-    "a round finished no part: the workers' clocks may be more than ten minutes ahead of this machine's"
+    "no part finished in this round: the workers' clocks may be more than ten minutes ahead of this machine's"
 )
 SLOW_LOOK = "the inspection took longer than ten minutes, so nothing was deleted by it"
 UNLISTED = "never committed, and what branches need could not be listed"

@@ -336,7 +336,7 @@ class DescribeTheFile:
 
     def it_refuses_a_ledger_from_the_future(self):
         check_clock(whole(), at(9) - timedelta(seconds=SKEW_SECONDS), "x")
-        with pytest.raises(FormatError, match=r"from the future \(2026-03-01 09:00 UTC\)") as caught:
+        with pytest.raises(FormatError, match=r"a time in the future \(2026-03-01 09:00 UTC\)") as caught:
             check_clock(whole(), at(9) - timedelta(seconds=SKEW_SECONDS + 1), "branches/x.json")
         assert caught.value.where == "branches/x.json"
 

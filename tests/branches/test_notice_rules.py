@@ -191,8 +191,7 @@ class DescribeNotes:
         spared = Spared({"a": Exemption(NOW, NOW + DAY, "me", "late")}, {"a": notice()})
         assert notes_on(spared, "a", "h1", NOW) == (
             "branch a: exempt until 2026-03-02 00:00 UTC by me: late",
-            "branch a: notice was given at 2026-03-01 00:00 UTC that it will be deleted on or after"
-            " 2026-03-04 00:00 UTC",
+            "branch a: its deletion on or after 2026-03-04 00:00 UTC was announced at 2026-03-01 00:00 UTC",
         )
 
     def it_notes_nothing_of_others_or_of_what_is_over(self) -> None:

@@ -399,7 +399,7 @@ def it_deletes_nothing_more_when_an_object_is_held_again_after_a_sweep_that_fail
 @pytest.mark.parametrize(
     ("orders", "code", "said"),
     [
-        ({"more_runs": ["gother"]}, 5, "another collector ran meanwhile"),
+        ({"more_runs": ["gother"]}, 5, "another collector ran in the meantime"),
         ({"success": False}, 1, "a run that failed"),
         ({"count": 7}, 1, "its files list 2"),
     ],

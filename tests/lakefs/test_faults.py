@@ -145,7 +145,7 @@ class DescribeARequestWithoutAnAnswer:
         (400, "bad", "status 400, bad", ""),
         (401, "expired", "the server does not accept the credentials", "Check the access key"),
         (410, "", "the data is gone (no reason given)", ""),
-        (412, "hook", "changed meanwhile, or a hook refused (hook)", "Run `lakeplan plan` again"),
+        (412, "hook", "changed in the meantime, or a hook refused (hook)", "Run `lakeplan plan` again"),
         (403, "no", "it needs fs:ListBranches", "Grant it to the user"),
         (
             403,

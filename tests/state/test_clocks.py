@@ -129,7 +129,7 @@ def it_warns_in_a_plan_of_a_clock_that_differs() -> None:
     assert warning == (
         "this machine's clock says 2026-01-01 12:00:00 UTC"
         " and the server's clock says 2026-01-02 13:00:00 UTC:"
-        " ages cannot be judged, so nothing is deleted"
+        " ages cannot be determined, so nothing is deleted"
     )
 
 

@@ -346,7 +346,7 @@ def it_keeps_the_summary_of_an_abort_while_an_earlier_run_still_ended(
     hold_again(repo)
     aborted = world.finish(world.close(marked))
     document = world.finish(slow)
-    assert "the sweep was aborted meanwhile" in document["note"]
+    assert "the sweep was aborted in the meantime" in document["note"]
     assert read_summary(world.site().store, marked.mark_id) == aborted
     assert read_sweeps(world.state, marked.key)[marked.mark_id].finished
     with pytest.raises(StalePlan, match="was aborted"):
