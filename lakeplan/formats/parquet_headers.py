@@ -5,7 +5,7 @@ pyarrow ends the process when it is asked for a damaged column of a row group. T
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,6 +19,24 @@ _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _,
 _LONG_LIST = 15
 _DEPTH = 10
 _MAX_FIELD = 2**15 - 1
+_LISTS = {
+    (2,): _STRUCT,
+    (4,): _STRUCT,
+    (4, 1): _STRUCT,
+    (4, 1, 3, 2): _I32,
+    (4, 1, 3, 3): _BINARY,
+    (4, 1, 3, 8): _STRUCT,
+    (4, 1, 3, 13): _STRUCT,
+    (4, 1, 3, 16, 2): _I64,
+    (4, 1, 3, 16, 3): _I64,
+    (4, 1, 3, 17, 2): _I32,
+    (4, 1, 8, 2, 1): _BINARY,
+    (4, 4): _STRUCT,
+    (5,): _STRUCT,
+    (7,): _STRUCT,
+}
+"""The types of the items of a footer's lists, by the fields that lead there. pyarrow reads items of these
+types whatever type a list gives, so a list of another type would make the two read different fields."""
 
 _T = TypeVar("_T")
 _FOOTER = 8
@@ -34,6 +52,9 @@ _DATA_HEADERS = {(5, _STRUCT): (2, _I32), (8, _STRUCT): (4, _I32)}
 _Struct = dict[tuple[int, int], object]
 """Values by field and type, because readers of the protocol ignore a field that has another type than they
 expect. Only numbers, structures and lists have a value other than None."""
+
+_Path = tuple[int, ...]
+_Lists = Mapping[_Path, int]
 
 
 @dataclass(frozen=True)
@@ -62,7 +83,7 @@ def read_chunks(data: bytes, columns: int) -> list[Chunk]:
     end = len(data) - _FOOTER
     start = end - int.from_bytes(data[end : end + 4], "little")
     try:
-        footer, _ = _struct(data, start, end)
+        footer, _ = _struct(data, start, end, _LISTS)
         return [
             _chunk(i, _of(int, group[_ROWS]), _of(dict, column), start)
             for group in (_of(dict, each) for each in _of(list, footer[_GROUPS]))
@@ -119,7 +140,7 @@ def read_pages(data: bytes, chunk: Chunk) -> Iterator[Page]:
 
 def _page(data: bytes, at: int, end: int) -> tuple[Page, int]:
     """The header at a position, and where it ends. Raises ValueError, IndexError or FormatError."""
-    fields, after = _struct(data, at, end)
+    fields, after = _struct(data, at, end, {})
     unpacked, packed = fields.get(_UNPACKED), fields.get(_PACKED)
     if not isinstance(unpacked, int) or not isinstance(packed, int) or unpacked < 0 or packed < 0:
         raise ValueError
@@ -135,22 +156,24 @@ def _page(data: bytes, at: int, end: int) -> tuple[Page, int]:
     return Page(unpacked, packed, 0, None), after
 
 
-def _struct(data: bytes, at: int, end: int) -> tuple[_Struct, int]:
-    """The structure at a position, and the position after it. Never reads at or past ``end``.
+def _struct(data: bytes, at: int, end: int, lists: _Lists) -> tuple[_Struct, int]:
+    """The structure at a position, and the position after it. Never reads at or past ``end``. Without
+    ``lists``, it may have no list.
 
     Raises TooLarge for more than ``THRIFT_VALUES`` values, and ValueError, IndexError or FormatError for what
     is no structure, gives a field twice, or is nested deeper than any in Parquet.
     """
-    reader = _Reader(data, at, end)
-    return reader.struct(_DEPTH), reader.at
+    reader = _Reader(data, at, end, lists)
+    return reader.struct(()), reader.at
 
 
 class _Reader:
-    def __init__(self, data: bytes, at: int, end: int) -> None:
+    def __init__(self, data: bytes, at: int, end: int, lists: _Lists) -> None:
         self.data, self.at, self.end = data, at, end
+        self.lists = lists
         self.values = 0
 
-    def struct(self, depth: int) -> _Struct:
+    def struct(self, path: _Path) -> _Struct:
         fields: _Struct = {}
         seen: set[int] = set()
         field = 0
@@ -160,19 +183,19 @@ class _Reader:
             if field in seen or not 0 <= field <= _MAX_FIELD:
                 raise ValueError
             seen.add(field)
-            fields[field, kind] = self._value(kind, depth)
+            fields[field, kind] = self._value(kind, (*path, field))
         return fields
 
-    def _value(self, kind: int, depth: int) -> object:
+    def _value(self, kind: int, path: _Path) -> object:
         self.values += 1
         if self.values > limits.THRIFT_VALUES:
             raise limits.TooLarge(f"a structure in it has more than {limits.THRIFT_VALUES:,} values")
         if kind in (_I16, _I32, _I64):
             return self._signed()
         if kind in (_STRUCT, _LIST, _SET):
-            if not depth:
+            if len(path) > _DEPTH:
                 raise ValueError
-            return self.struct(depth - 1) if kind == _STRUCT else self._list(depth - 1)
+            return self.struct(path) if kind == _STRUCT else self._list(path)
         if kind == _BINARY:
             size = self._unsigned()
             self.at += size
@@ -182,14 +205,17 @@ class _Reader:
             raise ValueError
         return None
 
-    def _list(self, depth: int) -> list[object]:
+    def _list(self, path: _Path) -> list[object]:
         head = self._byte()
         kind, size = head & 15, head >> 4
         if size == _LONG_LIST:
             size = self._unsigned()
+        if not self.lists or size > self.end - self.at or (size and self.lists.get(path, kind) != kind):
+            raise ValueError
         if kind in (_TRUE, _FALSE):
             kind = _BYTE  # in a list, unlike in a structure, a truth value is a byte of its own
-        return [self._value(kind, depth) for _ in range(size)]
+        inner = (*path, 0) if kind in (_LIST, _SET) else path
+        return [self._value(kind, inner) for _ in range(size)]
 
     def _byte(self) -> int:
         if self.at >= self.end:

@@ -110,6 +110,10 @@ def it_ignores_an_offset_of_another_type_as_pyarrow_does() -> None:
         pytest.param(one_column(columns=2), id="another number of columns than the schema"),
         pytest.param(one_column(column=[(8, STRUCT, [])]), id="an encrypted column"),
         pytest.param(one_column([*METADATA[:2], (7, I64, 90), METADATA[3]]), id="pages in the footer"),
+        pytest.param(
+            one_column([(3, LIST, (I32, [1])), *METADATA]), id="a list whose items have another type"
+        ),
+        pytest.param(file_of(b"\x19\xf3\xff\xff\xff\x07\0"), id="a list longer than the file"),
         pytest.param(file_of(b"\0"), id="no row groups"),
         pytest.param(file_of(b""), id="no footer"),
         pytest.param(b"PAR1\xff\0\0\0PAR1", id="a footer longer than the file"),
@@ -119,6 +123,13 @@ def it_ignores_an_offset_of_another_type_as_pyarrow_does() -> None:
 def it_refuses(data: bytes) -> None:
     with pytest.raises(pa.ArrowInvalid, match="the footer is damaged"):
         read_chunks(data, 1)
+
+
+def it_refuses_lists_in_the_headers_of_pages() -> None:
+    """Reading them again in each of many columns would take hours."""
+    data = struct([(2, I32, 1), (3, I32, 0), (9, LIST, (I32, [1] * 20))])
+    with pytest.raises(pa.ArrowInvalid, match="header of a page"):
+        list(read_pages(data, Chunk(0, 1, 1, 1, 0, len(data))))
 
 
 def it_limits_the_values_of_a_footer(monkeypatch: pytest.MonkeyPatch) -> None:
