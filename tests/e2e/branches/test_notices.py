@@ -131,7 +131,7 @@ def it_is_explained_where_the_branch_is_named(lake, hook):
     lake.branches("exempt", "analytics", "feature-1", "--until", "2099-01-01", "--reason", "late")
     notes = lake.lakeplan("explain", "analytics", "feature-1", "--format", "json").json["notes"]
     assert any("exempt until 2099-01-02 00:00 UTC" in note and "late" in note for note in notes)
-    assert any("notice was given" in note for note in notes)
+    assert any("was announced at" in note for note in notes)
     others = lake.lakeplan("explain", "analytics", "main", "--format", "json").json["notes"]
     assert not any("feature-1" in note for note in others)
 
