@@ -190,9 +190,7 @@ def replace_rules(
     before, after = rules
     reader = connection.reader
     if reader.get_gc_rules(repository) != before:
-        raise StalePlan(
-            "somebody else changed the rules during this run", where=where, hint=f"Run {again}."
-        )
+        raise StalePlan("somebody else changed the rules during this run", where=where, hint=f"Run {again}.")
     store_rules(connection, repository, after)
     if read_back(lambda: reader.get_gc_rules(repository), lambda now: now == after, sleep) != after:
         raise StalePlan(
