@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.formats.parquet_headers import Chunk, read_chunks, read_pages
+from lakeplan.formats.parquet_headers import FOOTER_END, Chunk, footer_size, read_chunks, read_pages
 from lakeplan.formats.wire import HINT, LIMIT_HINT
 
 _DELTA_BYTE_ARRAY = 7
@@ -33,8 +33,8 @@ def open_parquet(data: bytes, *, exact: bool = False) -> pq.ParquetFile:
     checksum. Raises TooLarge, and ArrowException or OSError for anything but a Parquet file.
     """
     limits.check_size(len(data), limits.PARQUET_BYTES)
-    if len(data) > 8:
-        limits.check_size(int.from_bytes(data[-8:-4], "little"), limits.PARQUET_FOOTER_BYTES)
+    if len(data) > FOOTER_END:
+        limits.check_size(footer_size(data), limits.PARQUET_FOOTER_BYTES)
     options = {
         "thrift_string_size_limit": limits.PARQUET_FOOTER_BYTES,
         "thrift_container_size_limit": limits.PARQUET_ROWS,

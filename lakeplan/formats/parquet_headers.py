@@ -39,7 +39,7 @@ _LISTS = {
 types whatever type a list gives, so a list of another type would make the two read different fields."""
 
 _T = TypeVar("_T")
-_FOOTER = 8
+FOOTER_END = 8
 """The footer's length in 4 bytes, and the magic number, end a file."""
 _GROUPS, _COLUMNS, _ROWS = (4, _LIST), (1, _LIST), (3, _I64)
 _METADATA, _ENCRYPTION = (3, _STRUCT), (8, _STRUCT)
@@ -78,10 +78,15 @@ class Page:
     encoding: int | None
 
 
+def footer_size(data: bytes) -> int:
+    """The bytes of the footer, as the end of the file states them."""
+    return int.from_bytes(data[-FOOTER_END:-4], "little")
+
+
 def read_chunks(data: bytes, columns: int) -> list[Chunk]:
     """All columns of all row groups by the footer. Raises ArrowInvalid for a damaged footer, and TooLarge."""
-    end = len(data) - _FOOTER
-    start = end - int.from_bytes(data[end : end + 4], "little")
+    end = len(data) - FOOTER_END
+    start = end - footer_size(data)
     try:
         footer, _ = _struct(data, start, end, _LISTS)
         return [
@@ -141,16 +146,14 @@ def read_pages(data: bytes, chunk: Chunk) -> Iterator[Page]:
 def _page(data: bytes, at: int, end: int) -> tuple[Page, int]:
     """The header at a position, and where it ends. Raises ValueError, IndexError or FormatError."""
     fields, after = _struct(data, at, end, {})
-    unpacked, packed = fields.get(_UNPACKED), fields.get(_PACKED)
-    if not isinstance(unpacked, int) or not isinstance(packed, int) or unpacked < 0 or packed < 0:
-        raise ValueError
-    if after + packed > end:
+    unpacked, packed = _of(int, fields.get(_UNPACKED)), _of(int, fields.get(_PACKED))
+    if min(unpacked, packed) < 0 or after + packed > end:
         raise ValueError
     for field, encoding in _DATA_HEADERS.items():
         header = fields.get(field)
         if isinstance(header, dict):
-            count, encoded = header.get(_COUNT), header.get(encoding)
-            if not isinstance(count, int) or not isinstance(encoded, int) or count < 0:
+            count, encoded = _of(int, header.get(_COUNT)), _of(int, header.get(encoding))
+            if count < 0:
                 raise ValueError
             return Page(unpacked, packed, count, encoded), after
     return Page(unpacked, packed, 0, None), after

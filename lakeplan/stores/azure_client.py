@@ -175,7 +175,7 @@ def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:
     if sas := environ.get("AZURE_STORAGE_SAS_TOKEN", "").strip():
         if not account and location.is_azure:
             raise StorageDenied(
-                "lakeplan sends a SAS only to its own account, but AZURE_STORAGE_ACCOUNT is not set",
+                "a SAS is sent only to the account that issued it, but AZURE_STORAGE_ACCOUNT is not set",
                 where=location.url,
                 hint="Set AZURE_STORAGE_ACCOUNT together with AZURE_STORAGE_SAS_TOKEN.",
             )
