@@ -90,7 +90,7 @@ def examine(
         "state", check_state(ports.state, purpose, key=f"doctor/{now():%Y%m%dT%H%M%S%fZ}.json")
     )
     if ephemeral:
-        hint = "Set a store in the tree: state: {url: s3://…}, gs://… or an Azure blob URL."
+        hint = "Set state.url in the tree to an s3://, gs:// or Azure blob URL."
         # Both refuse such a state, because it decides what they may delete.
         result: Result = "fail" if purpose in ("branches", "sweep") else "warn"
         yield Check("is kept", result, ephemeral, hint, "state")
@@ -128,10 +128,13 @@ def _check_server(
         return
     yield Check("credentials", "ok", "found; their values are not shown")
     if unbound := ports.bound(server):
-        text = "not bound to an address, so a changed endpoint_url in the tree would receive them"
+        text = (
+            "the credentials are not bound to an address, so a changed endpoint_url in the tree would"
+            " receive them"
+        )
         yield Check("binding", "warn", text, f"Set {unbound}. It is required without a terminal.")
     else:
-        yield Check("binding", "ok", "bound to the tree's address")
+        yield Check("binding", "ok", "the credentials are bound to the endpoint_url in the tree")
     try:
         identity = ports.identify(server)
     except LakeplanError as error:
@@ -174,15 +177,15 @@ def _check_server(
 
 
 def check_flavour(identity: ServerIdentity, engine: str) -> Check:
-    """Whether the server's edition is the one that the tree expects."""
+    """Check that the server has the edition that the tree expects."""
     if engine == "server" and not identity.is_enterprise:
-        text = "the tree says branch_lifecycle.engine: server, which only lakeFS Enterprise supports"
+        text = "the tree has branch_lifecycle.engine: server, which only lakeFS Enterprise supports"
         return Check("edition", "fail", text, "Set the engine to lakeplan or none.")
     return Check("edition", "ok", f"{identity.flavour}, as the tree expects")
 
 
 def check_clock(date: datetime | None, now: datetime) -> Check:
-    """Compare the server's clock, by which its days begin, with ours, by which plans are judged."""
+    """Compare the server's clock, which decides when its days begin, with this machine's, which plans use."""
     if date is None:
         text = "the server sends no Date header, so its clock is unknown"
         return Check("clock", "warn", text, "Check the server's clock.")
@@ -190,7 +193,7 @@ def check_clock(date: datetime | None, now: datetime) -> Check:
 
 
 def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -> Iterator[Check]:
-    """Whether the URL of each channel is set. Nothing is sent to it."""
+    """Check that the URL of each channel is set. Sends nothing."""
     for name, channel in sorted(config.channels.items()):
         if problem := problem_of(channel):
             hint = f"Set {channel.variable} in the environment of plans, applies and runs."
@@ -200,15 +203,15 @@ def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -
 
 
 def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key: str) -> Iterator[Check]:
-    """Whether the state can be read and, for all purposes but a plan, written conditionally: a second writer
-    must be refused. The record is deleted again."""
+    """Check that the state can be read and, for all purposes but a plan, written conditionally: the store
+    must refuse a second writer. The test record is deleted."""
     try:
         state = open_state()
         records = len(state.list_keys("applied/"))
     except LakeplanError as error:
         yield _failed("readable", error)
         return
-    yield Check("readable", "ok", f"applies of {count_of(records, 'repository')} are recorded")
+    yield Check("readable", "ok", f"contains apply records for {count_of(records, 'repository')}")
     if purpose == "plan":
         return
     try:
@@ -226,7 +229,7 @@ def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key:
     else:
         hint = (
             "Use a store with conditional puts (AWS S3, Google Cloud Storage, Azure Blob Storage). Leases do"
-            " not work in this store."
+            " not work without them."
         )
         yield Check("conditional writes", "fail", "the store let a second writer overwrite a record", hint)
     try:

@@ -22,7 +22,7 @@ from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchSettings
 from lakeplan.values.units import count_of
 
-POLICIES = "docs/permissions.md has the complete policy"
+POLICIES = "See docs/permissions.md for the complete policy."
 SHOWN = 5
 WORKERS = 8
 SKEW_WARN_SECONDS = 60
@@ -35,7 +35,7 @@ _RANK: dict[Result, int] = {"ok": 0, "warn": 1, "fail": 2}
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check. ``hint`` is what to do if the result is not ok. ``area`` is what was
+    """The result of one check. ``hint`` says what to do if the result is not ok. ``area`` is what was
     inspected: ``tree``, ``server prod``, ``state``, ``spark``."""
 
     name: str
@@ -53,7 +53,7 @@ def of_error(name: str, error: LakeplanError, hint: str = "") -> Check:
 def grant(permission: str, error: LakeplanError) -> str:
     """The hint for a failed check of a permission."""
     if isinstance(error, PermissionDenied):
-        return f"grant {permission}; {POLICIES}"
+        return f"Grant {permission}. {POLICIES}"
     return error.hint or POLICIES
 
 
@@ -63,7 +63,7 @@ def names(items: Sequence[str]) -> str:
 
 
 def on_each(repositories: Sequence[str], inspect: Callable[[str], R]) -> dict[str, R]:
-    """The results of ``inspect`` for each repository. Several run at a time."""
+    """The results of ``inspect`` for each repository. Several run at the same time."""
     return dict(zip(repositories, in_parallel(inspect, repositories, WORKERS), strict=True))
 
 
@@ -88,16 +88,16 @@ def _sum(check: str, results: Mapping[str, Sequence[Check]]) -> Check:
 def clock(name: str, date: datetime, now: datetime, hint: str) -> Check:
     """Compare another clock with this machine's."""
     seconds = round((now - date).total_seconds())
-    text = f"{abs(seconds):,} s {'behind' if seconds > 0 else 'ahead of'} this machine's"
+    text = f"{abs(seconds):,} s {'behind' if seconds > 0 else 'ahead of'} this machine's clock"
     if abs(seconds) <= SKEW_WARN_SECONDS:
-        return Check(name, "ok", "agrees with this machine's" if abs(seconds) <= 2 else text)
+        return Check(name, "ok", "agrees with this machine's clock" if abs(seconds) <= 2 else text)
     return Check(name, "warn" if abs(seconds) <= SKEW_FAIL_SECONDS else "fail", text, hint)
 
 
 def check_branch_protectors(
     selected: Sequence[DesiredRepository], live: Mapping[str, Repository], reader: BranchReader
 ) -> list[Check]:
-    """Check what protects branches from the policies of the tree's selected repositories."""
+    """Check that lakeplan can read what protects branches from the policies of the selected repositories."""
     managed = [d for d in selected if isinstance(d.branch_lifecycle, PoliciesDesired) and d.name in live]
     settings = {d.name: d.branch_settings for d in managed}
     return summed(on_each(list(settings), lambda name: _read_protectors(name, settings[name], reader)))
@@ -110,23 +110,23 @@ def check_branch_policies(
     managed = [d.name for d in selected if isinstance(d.branch_lifecycle, PoliciesDesired) and d.name in live]
     if not managed:
         text = "no repository of the tree on this server has branch_lifecycle policies"
-        yield Check("policies", "warn", text, "Run doctor again after you add some.")
+        yield Check("policies", "warn", text, "Run `lakeplan doctor` again after you add policies.")
         return
     yield from summed(on_each(managed, lambda name: _read_branches(live[name], branches)))
     yield from check_branch_protectors(selected, live, branches)
     text = "not tested: doctor does not create or delete branches"
-    hint = "Grant it and fs:UpdateRepository, and also fs:CreateBranch for undo."
+    hint = "Grant fs:DeleteBranch and fs:UpdateRepository, and fs:CreateBranch for undo."
     yield Check("fs:DeleteBranch", "warn", text, hint)
 
 
 def check_engine(engine: str) -> Check:
-    """Whether lakeplan deletes branches on this server."""
-    name, hint = "lifecycle engine", "Set servers.<name>.branch_lifecycle.engine: lakeplan."
+    """Check that lakeplan deletes branches on this server."""
+    name, hint = "lifecycle engine", "Set servers.<name>.branch_lifecycle.engine to lakeplan."
     if engine == "lakeplan":
         return Check(name, "ok", "lakeplan deletes branches on this server")
     if engine == "server":
-        text = "the server deletes branches itself; lakeplan only shows them"
-        return Check(name, "warn", text, f"To let lakeplan delete them instead: {hint}")
+        text = "the server itself deletes branches; lakeplan only shows them"
+        return Check(name, "warn", text, f"{hint} Then lakeplan deletes branches instead of the server.")
     return Check(name, "fail", "nothing deletes branches on this server", hint)
 
 
@@ -162,7 +162,7 @@ def _tried(what: str, permission: str, ask: Callable[[], object]) -> Check:
 
 @dataclass(frozen=True)
 class _Permissions:
-    """The permissions on one repository, and what makes no sense in its stored rules."""
+    """The permissions on one repository, and the invalid values in its stored rules."""
 
     checks: tuple[Check, ...] = ()
     oddities: tuple[str, ...] = ()
@@ -180,11 +180,11 @@ def check_repositories(
 ) -> Iterator[Check]:
     """Check every permission that a plan needs, and with a ``writer`` those of an apply, on the selected
     repositories whose rules the tree manages. The refs dump and metadata are tried on one of them. Stored
-    rules of ``others`` are inspected if they can be read; a missing permission there is no failure."""
+    rules of ``others`` are inspected if they can be read; a missing permission there is not a failure."""
     managed = [d.name for d in selected if d.gc is not None]
     missing = [name for name in managed if name not in live]
     if missing:
-        text = f"the tree has repositories that the server does not have or does not show: {names(missing)}"
+        text = f"these repositories of the tree are not on the server or not visible: {names(missing)}"
         yield Check("repositories", "fail", text, "Correct the names, or grant fs:ReadRepository on them.")
     readable = [name for name in managed if name in live]
     unmanaged = [name for name in others if name not in set(readable)]
@@ -192,7 +192,7 @@ def check_repositories(
     if not readable:
         yield _oddities(rest)
         text = "no repository of the tree is on this server, so permissions on repositories were not checked"
-        yield Check("repositories", "warn", text, "Run doctor again after you add one.")
+        yield Check("repositories", "warn", text, "Run `lakeplan doctor` again after you add one.")
         return
     with progress.task(f"checking {reader.name}", len(readable)) as step:
 
@@ -257,14 +257,14 @@ def _inspect_repository(name: str, reader: LakeFSReader, writer: GcRulesWriter |
 
 
 def _odd(reader: LakeFSReader, name: str) -> tuple[str, ...]:
-    """The nonsense in the rules of a repository that the tree does not manage."""
+    """The invalid values in the rules of a repository that the tree does not manage."""
     try:
         rules = read_stored(reader, name).bare
         if rules is None:
             return ()
         branches = {b.id for b in reader.list_branches(name)} if rules.branches else set()
     except LakeplanError:
-        return ()  # nobody asked for a permission there
+        return ()  # doctor requires no permission there
     return tuple(rules.oddities(branches))
 
 
@@ -292,12 +292,12 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Che
     except LakeplanError as error:
         yield Check("metadata", "fail", f"{error.message} (on {name})", error.hint or POLICIES)
     if read_only:
-        text = "not tested (--read-only): a plan requests a refs dump"
+        text = "not tested with --read-only, because the test requests a refs dump"
         yield Check(
             "fs:ListCommits",
             "warn",
             text,
-            "Run doctor without --read-only, or use --read-only for plans too.",
+            "Run `lakeplan doctor` without --read-only, or use --read-only for plans too.",
         )
         return
     try:
@@ -305,21 +305,21 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Che
     except LakeplanError as error:
         yield Check("fs:ListCommits", "fail", f"{error.message} (on {name})", grant("fs:ListCommits", error))
     else:
-        yield Check("fs:ListCommits", "ok", f"the refs of {name} can be dumped")
+        yield Check("fs:ListCommits", "ok", f"the server made a refs dump of {name}")
 
 
 HIDDEN = "hidden branches, for pins"
 _HIDDEN_HINT = (
-    "Servers from before November 2024 do not support them. An apply creates one pin first, and deletes it"
-    " again if it is visible. Grant fs:CreateBranch, fs:ReadBranch and fs:DeleteBranch."
+    "Grant fs:CreateBranch, fs:ReadBranch and fs:DeleteBranch. Servers from before November 2024 do not"
+    " support hidden branches. An apply creates one pin first, and deletes it if it is visible."
 )
 
 
 def check_hidden_branches(
     selected: Sequence[DesiredRepository], live: Mapping[str, Repository], reader: LakeFSReader
 ) -> Iterator[Check]:
-    """Check whether the server has hidden branches, if the tree requires pins. Existing pins prove it; doctor
-    creates none."""
+    """Check whether the server supports hidden branches, if the tree requires pins. Existing pins prove it;
+    doctor creates none."""
     asking = [d.name for d in selected if d.requires_pins]
     try:
         named = [branch for name in asking if name in live for branch in reader.list_pins(name)]
@@ -335,7 +335,7 @@ def _judged(named: list[LiveBranch]) -> Check:
     others = [branch.id for branch in named if not may_be_pin(branch)]
     if others:
         such = count_of(len(others), "such branch")
-        text = f"{others[0]} has the name of a pin, but is visible or was moved ({such})"
+        text = f"{others[0]} is named like a pin, but is visible or was moved ({such})"
         return Check(HIDDEN, "warn", text, "Find out who created it. lakeplan deletes only its own pins.")
     if pins:
         return Check(HIDDEN, "ok", f"the server has {count_of(len(pins), 'pin')}, all hidden")
@@ -344,16 +344,16 @@ def _judged(named: list[LiveBranch]) -> Check:
 
 CLAIMS = "fs:UpdateRepository"
 _CLAIM_HINT = (
-    "Grant it. The first apply claims the repository for this tree, and writes nothing if that is denied."
-    " docs/permissions.md has the complete policy."
+    f"Grant fs:UpdateRepository. The first apply claims the repository for this tree, and writes nothing if"
+    f" the claim is denied. {POLICIES}"
 )
 
 
 def check_may_claim(
     tree: str, selected: Sequence[DesiredRepository], live: Mapping[str, Repository], reader: LakeFSReader
 ) -> Iterator[Check]:
-    """Check whether a tree with a name may claim its repositories. Sends only GET requests: no request tests
-    this permission without a change. An existing claim of this tree proves it."""
+    """Check whether a tree with a name may claim its repositories. An existing claim of this tree proves it.
+    Sends only GET requests, because nothing else tests this permission without a change."""
     existing = [d.name for d in selected if d.name in live] if tree else []
     yield from summed(on_each(existing, lambda name: [_inspect_claim(tree, reader, name)]))
 

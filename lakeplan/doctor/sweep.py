@@ -1,7 +1,7 @@
-"""Checks of what marks and sweeps need on a server and in the storage of each repository.
+"""Checks what marks and sweeps need on a server and in the storage of each repository.
 
 The storage is tested with two small files below ``_lakeplan/doctor/`` in the namespace, which are written,
-read, copied and deleted. Nothing else there is touched."""
+read, copied and deleted. Nothing else in the namespace is changed."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ class SweepDoctor:
 def check_sweep(
     selected: Sequence[DesiredRepository], live: Mapping[str, Repository], doctor: SweepDoctor
 ) -> Iterator[Check]:
-    """Check every selected repository whose rules the tree manages. Read-only repositories are skipped, as by
-    a mark. With ``read_only``, doctor writes nothing and has the server prepare nothing."""
+    """Check every selected repository whose rules the tree manages. Like a mark, it skips read-only
+    repositories. With ``read_only``, doctor writes nothing and does not ask the server to list anything."""
     managed = {
         d.name: d for d in selected if d.gc is not None and d.name in live and not live[d.name].read_only
     }
     if not managed:
         text = "no repository of the tree on this server can be swept, so storage was not checked"
-        yield Check("storage", "warn", text, "Run doctor again after you add an entry with gc rules.")
+        hint = "Run `lakeplan doctor` again after you add an entry with gc rules."
+        yield Check("storage", "warn", text, hint)
         return
 
     results = on_each([*managed], lambda name: list(_inspect(managed[name], live, doctor)))
@@ -71,7 +72,7 @@ def _inspect(
     namespace = repository.storage_namespace
     shared = overlapping(repository, live.values())
     if shared:
-        text = f"repository {shared[0][0].id} {shared[0][1]}: neither can be swept"
+        text = f"repository {shared[0][0].id} {shared[0][1]}, so neither can be swept"
         yield Check("namespace of its own", "fail", text, "Move one of them to its own namespace.")
     else:
         yield Check("namespace of its own", "ok", "no other visible repository uses it")
@@ -91,8 +92,8 @@ def _inspect(
         yield from check_facts(store, desired.sweep.versions)
         yield _owner(store, doctor.server, desired)
         if doctor.read_only:
-            text = "not tested (--read-only): a sweep writes, copies and deletes"
-            yield Check("write objects", "warn", text, "Run doctor without --read-only.")
+            text = "not tested with --read-only, but a sweep writes, copies and deletes objects"
+            yield Check("write objects", "warn", text, "Run `lakeplan doctor` without --read-only.")
         else:
             yield from probe(store, desired.sweep.versions, doctor.token, doctor.now())
 
@@ -102,14 +103,14 @@ def _tried(name: str, ask: Callable[[], object]) -> Check:
         ask()
     except StorageDenied as error:
         grants = ", or ".join(kind.grants[name] for kind in STORAGES if name in kind.grants)
-        return of_error(name, error, f"grant {grants}; {POLICIES}")
+        return of_error(name, error, f"Grant {grants}. {POLICIES}")
     except LakeplanError as error:
         return of_error(name, error)
     return Check(name, "ok", "works")
 
 
 def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> list[Check]:
-    """Write, read, copy and delete doctor's own files. They are deleted whatever fails."""
+    """Write, read, copy and delete doctor's own files. Deletes them even if another step fails."""
     key = f"{LAKEPLAN_PREFIX}doctor/{token}.json"
     copy = f"{LAKEPLAN_PREFIX}doctor/{token}-copy.json"
     checks = [_tried("write objects", lambda: store.create(key, DATA))]
@@ -118,14 +119,14 @@ def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> l
 
     def read() -> None:
         if store.read(key) != DATA:
-            raise StorageError("a record that was read back differs from what was written", where=store.url)
+            raise StorageError("the test file read back differs from the one written", where=store.url)
 
     def delete() -> None:
         for answer in store.delete([key, copy], versions=versions):
             if not answer.deleted:
                 raise StorageError(answer.reason, where=f"{store.url}/{answer.key}")
         if not (store.is_gone(key) and store.is_gone(copy)):
-            raise StorageError("a deleted record still exists", where=f"{store.url}/{key}")
+            raise StorageError("a deleted test file still exists", where=f"{store.url}/{key}")
 
     checks.append(_tried("read objects", read))
     checks += _store_clock(store, key, now)
@@ -138,7 +139,7 @@ def _store_clock(store: SweepStore, key: str, now: datetime) -> list[Check]:
     try:
         facts = store.stat(key)
     except LakeplanError:
-        return []  # reading failed too, and says why
+        return []  # the check "read objects" failed too, and says why
     if facts is None:
         return []
     hint = "Synchronize both clocks with NTP. Ages are computed from them."
@@ -153,7 +154,7 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
         yield of_error("versions", error)
         return
     if facts.versioned and versions is Versions.MARKER:
-        text = "the store keeps versions: older versions of deleted objects remain and cost money"
+        text = "the store keeps older versions of deleted objects, which still cost money"
         yield Check(
             "versions", "warn", text, "Set sweep.versions: all, or add a lifecycle rule to the store."
         )
@@ -180,7 +181,7 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
 
 def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) -> Check:
     name = "owner.json"
-    hint = f"Inspect {OWNER_KEY}. If only the server's address changed, correct it by hand."
+    hint = f"Inspect {OWNER_KEY}. If only the server's address changed, correct it there by hand."
     try:
         record = parse_json(store.read(OWNER_KEY))
         owner = (str(record["server"]), str(record["repository"]))
@@ -196,8 +197,8 @@ def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) 
 
 
 def _others(reader: LakeFSReader, others: list[str]) -> Check:
-    """Whether all other repositories can be read: their imports may hold objects here, so a mark reads
-    them."""
+    """Check that all other repositories can be read. A mark reads them, because they may have imported
+    objects from this namespace."""
     name = "other repositories"
 
     def unreadable(other: str) -> str:
@@ -211,12 +212,15 @@ def _others(reader: LakeFSReader, others: list[str]) -> Check:
         hidden = why_hidden(reader)
     except LakeplanError as error:
         return of_error(name, error)
-    bad = [*filter(None, on_each(others, unreadable).values()), *([HIDDEN] if hidden else ())]
+    bad = [
+        *filter(None, on_each(others, unreadable).values()),
+        *([f"repositories {HIDDEN}"] if hidden else ()),
+    ]
     if not bad:
         return Check(
             name, "ok", f"{count_of(len(others), 'other repository')} can be read, as a mark requires"
         )
-    text = f"{names(bad)} cannot be read: imports there may hold objects here, so no mark can be approved"
+    text = f"cannot read {names(bad)}. Imports there may use objects here, so no mark can be approved"
     return Check(
         name, "fail", text, f"Grant the permissions that a plan needs on every repository. {POLICIES}"
     )
@@ -233,9 +237,10 @@ def _min_age(preparer: UncommittedPreparer, managed: Iterable[DesiredRepository]
         return Check(name, "warn", text, "Grant fs:ReadConfig, and keep min_age at 24h or more.")
     low = [d.name for d in managed if d.sweep.min_age_seconds < grace]
     if low:
-        text = f"below the server's grace period of {grace:,} seconds (on {names(low)})"
-        return Check(name, "warn", text, f"Raise it. The gate {MIN_AGE.name} refuses until then.")
-    return Check(name, "ok", f"at least the server's grace period of {grace:,} seconds")
+        text = f"shorter than the server's grace period of {grace:,} seconds (on {names(low)})"
+        hint = f"Set it to at least {grace:,} seconds. The gate {MIN_AGE.name} refuses until then."
+        return Check(name, "warn", text, hint)
+    return Check(name, "ok", f"at least as long as the server's grace period of {grace:,} seconds")
 
 
 def _prepare(doctor: SweepDoctor, results: Mapping[str, list[Check]]) -> Check:
@@ -244,10 +249,10 @@ def _prepare(doctor: SweepDoctor, results: Mapping[str, list[Check]]) -> Check:
         (n for n, checks in results.items() if all(f.result != "fail" for f in checks)), next(iter(results))
     )
     if doctor.read_only:
-        text = "not tested (--read-only): a mark asks the server to list uncommitted objects"
-        return Check(PREPARE, "warn", text, "Run doctor without --read-only.")
+        text = "not tested with --read-only, because the test has the server list uncommitted objects"
+        return Check(PREPARE, "warn", text, "Run `lakeplan doctor` without --read-only.")
     try:
         doctor.preparer.prepare_uncommitted(name)
     except LakeplanError as error:
         return Check(PREPARE, "fail", f"{error.message} (on {name})", grant(PREPARE, error))
-    return Check(PREPARE, "ok", f"tested on {name}; every mark does this, and it deletes nothing")
+    return Check(PREPARE, "ok", f"tested on {name}; every mark sends this request, which deletes nothing")

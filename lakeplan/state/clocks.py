@@ -1,7 +1,8 @@
-"""Clocks. Times are judged by the safest of several clocks: this machine's, the server's (``Date`` of its
-answers) and the store's (the modification time of a file written for this).
+"""Reads several clocks, and uses the safest one for each decision: this machine's, the server's (``Date`` of
+its answers) and the store's (the modification time of a file written for this).
 
-A clock that is wrong by hours would make young objects old, or old approvals young. Nothing is deleted then.
+A clock that is hours off would make young objects look old, or old approvals look new. If clocks disagree,
+nothing is deleted.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ MAX_DIFFERENCE = timedelta(minutes=5)
 
 @dataclass(frozen=True)
 class Clocks:
-    """``earliest`` judges what time allows: ages, waits, the end of a hold. ``latest`` judges what time
-    forbids: old marks, overrides that expire."""
+    """``earliest`` decides what the passage of time permits: ages, waits, the end of a hold. ``latest``
+    decides what it forbids: old marks, expired overrides."""
 
     earliest: datetime
     latest: datetime
@@ -47,7 +48,7 @@ def read_clocks(
     now: Callable[[], datetime], others: Mapping[str, Callable[[], datetime | None]], *, where: str
 ) -> Clocks:
     """The earliest and the latest of this machine's clock (``now``) and all others. Each is read between two
-    readings of this machine's, so a slow answer is no difference.
+    readings of this machine's clock, so a slow answer does not count as a difference.
 
     Raises ClockSkew when two clocks differ by more than ``MAX_DIFFERENCE``, or only this machine's is known.
     """
@@ -64,8 +65,8 @@ def read_clocks(
         for other in readings:
             if max(reading.least - other.most, other.least - reading.most) > MAX_DIFFERENCE:
                 raise ClockSkew(
-                    f"{other.name} says {_text(other.at)} and {name} says {_text(at)}:"
-                    " ages cannot be determined, so nothing is deleted",
+                    f"{other.name} says {_text(other.at)}, but {name} says {_text(at)}. Ages cannot be"
+                    " determined, so nothing is deleted",
                     where=where,
                     hint="Synchronize the clocks (NTP), then run the command again.",
                 )
@@ -73,7 +74,7 @@ def read_clocks(
         times += [at, after]
     if len(readings) == 1:
         raise ClockSkew(
-            f"only this machine's clock is known: {', '.join(others)} could not be read",
+            f"{' and '.join(others)} could not be read, so only this machine's clock is known",
             where=where,
             hint="Check that no proxy removes the Date header of the server's answers.",
         )
@@ -87,7 +88,7 @@ def server_clock(server: HasClock, repository: str, now: Callable[[], datetime],
 
 
 def clock_warning(server: HasClock, repository: str, now: datetime) -> str | None:
-    """The message of a plan when this machine's clock is wrong, or None. Raises ServerError."""
+    """The warning of a plan if this machine's clock is wrong, or None. Raises ServerError."""
     try:
         server_clock(server, repository, lambda: now, where=repository)
     except ClockSkew as error:
@@ -96,13 +97,13 @@ def clock_warning(server: HasClock, repository: str, now: datetime) -> str | Non
 
 
 def store_time(store: SweepStore, key: str, record: Mapping[str, str]) -> datetime:
-    """The store's clock: the modification time of a small file that this writes to ``key``, as a listing has
-    it, because listings decide how old objects are. Raises StorageError."""
+    """The store's clock: the modification time that a listing shows for a small file, which this function
+    writes to ``key``. Listings decide how old objects are. Raises StorageError."""
     store.put(key, json_line(record))
     facts = store.find([key]).get(key)
     if facts is None:
         raise LakeplanError(
-            "a file that was just written does not exist",
+            "the store does not list a file that lakeplan just wrote",
             where=f"{store.url}/{key}",
             hint="Check that nothing else removes files below _lakeplan/.",
         )

@@ -2,8 +2,8 @@
 append-only history.
 
 Keys: ``applied/``, ``baselines/``, ``forecasts/`` and ``leases/``, each with ``<server>/<repository>.json``,
-and ``history/<run id>.json``. Commands other than a plan write them with conditional puts. Losing them loses
-drift classes, comparisons and undo, never safety.
+and ``history/<run id>.json``. Commands other than a plan write them with conditional puts. If they are lost,
+drift classes, comparisons and undo are lost too, but never safety.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LEASE_GRACE = timedelta(minutes=10)
 
 
 def repository_key(kind: str, repository: str) -> str:
-    """The key of a record of ``server/name``. ``kind`` begins it, such as ``applied``."""
+    """The key of a record of ``server/name``. It begins with ``kind``, such as ``applied``."""
     server, _, name = repository.partition("/")
     return f"{kind}/{quote(server, safe='')}/{quote(name, safe='')}.json"
 
@@ -131,8 +131,8 @@ def record_attempt(
     run_id: str,
     at: datetime,
 ) -> None:
-    """Records a write before it is sent, with the body that it is to leave: if the run cannot read it back,
-    the author of what the server has later is still known. ``setting`` as in ``record_setting``."""
+    """Records a write before it is sent, with the body to be written. If the run cannot read the body back,
+    later runs still know who wrote it. ``setting`` as in ``record_setting``."""
     record, version = read_applied(state, repository) or ({"config_hash": config_hash}, None)
     attempts = record.get("attempts") or {}
     attempt = {"body": body, "run_id": run_id, "at": utc_text(at)}
@@ -169,9 +169,9 @@ BASELINE = records.record({"repository": records.text, "settings": records.recor
 @dataclass(frozen=True)
 class Sighting:
     """One setting of a repository, as a run read it when the tree and the server agreed. It lets drift detect
-    edits of what no apply wrote. Adoption and the settle time of a sweep use only what was written, which is
-    in ``applied/``. ``body`` is as lakeFS has it; None or empty when nothing was set. ``command`` is
-    ``apply`` or ``import``."""
+    edits of settings that no apply wrote. Adoption and the settle time of a sweep use only written settings,
+    which are in ``applied/``. ``body`` is in lakeFS's format; None or empty if nothing was set. ``command``
+    is ``apply`` or ``import``."""
 
     body: Any
     config_hash: str
@@ -207,7 +207,7 @@ def damaged_baseline(repository: str, detail: str) -> FormatError:
 
 
 def write_baseline(state: StateWriter, repository: str, settings: Mapping[str, Sighting]) -> None:
-    """Adds these settings to the baseline, or replaces them there. Raises WriteConflict when another run was
+    """Adds these settings to the baseline, or replaces them there. Raises WriteConflict if another run wrote
     first, and FormatError for a damaged record."""
     before, version = read_baseline(state, repository)
     document = {
@@ -232,8 +232,8 @@ _FORECAST = records.record(
 @dataclass(frozen=True)
 class Forecast:
     """The forecast in the plan of the last rule change, for the person who approves a deletion. ``expire``:
-    the objects that newly expire by each moment, ascending, assuming no new commits. ``run_id`` is of the
-    apply."""
+    the objects that newly expire by each moment, ascending, assuming no new commits. ``run_id`` is that of
+    the apply."""
 
     run_id: str
     plan_digest: str
@@ -269,8 +269,8 @@ def record_forecast(
 # ---- leases and the history
 @dataclass
 class _OwnRecord:
-    """A record that only one run writes. A write may have acted although it failed, so a later conflict with
-    it is none."""
+    """A record that only one run writes. A write that failed may still have been stored, so a later conflict
+    with the run's own data is ignored."""
 
     state: StateWriter
     key: str
@@ -278,7 +278,7 @@ class _OwnRecord:
     _uncertain: list[bytes] = field(default_factory=list)
 
     def write(self, data: bytes) -> None:
-        """Raises WriteConflict when another run was first."""
+        """Raises WriteConflict if another run wrote first."""
         try:
             self.version = self._unless_own(lambda: self.state.write(self.key, data, if_version=self.version))
         except WriteConflict:
@@ -293,7 +293,7 @@ class _OwnRecord:
         self._unless_own(lambda: self.state.delete(self.key, if_version=self.version or ""))
 
     def retract(self) -> None:
-        """Deletes what a failed write stored, if it did."""
+        """Deletes the record that a failed write may have stored."""
         present = self.state.read(self.key)
         if present is not None and present.data in self._uncertain:
             self.state.delete(self.key, if_version=present.version)
@@ -314,9 +314,9 @@ LEASE = records.record({"until": records.moment}, {"holder": records.record({})}
 
 @dataclass
 class Lease:
-    """Makes this run the only writer of a repository. Another run may take the lease over when the holder's
-    process has ended on this host, or ``LEASE_GRACE`` after it expired by every clock. ``confirm`` returns
-    the earliest clock, and is called only when the lease has expired by ``now``."""
+    """Makes this run the only writer of a repository. Another run may take over the lease if the holder's
+    process has ended on this host, or ``LEASE_GRACE`` after the lease expired by every clock. ``confirm``
+    returns the earliest clock, and is called only if the lease has expired by ``now``."""
 
     state: StateWriter
     repository: str
@@ -336,7 +336,7 @@ class Lease:
             held, until = _held(current.data, self.repository, key)
             if not self.is_gone(held.get("holder", {})) and not self._is_over(until):
                 raise LeaseHeld(
-                    f"another run has the lease on this repository until {held['until']}"
+                    f"another run holds the lease on this repository until {held['until']}"
                     f" ({_who(held.get('holder', {}))})",
                     where=self.repository,
                     hint="Wait for that run to end, then run the command again.",
@@ -352,7 +352,7 @@ class Lease:
             ) from None
         except BaseException:
             with suppress(LakeplanError):
-                self._record.retract()  # it would block others until it expires
+                self._record.retract()  # it would block other runs until it expires
             raise
         return self
 
@@ -365,33 +365,33 @@ class Lease:
         return end < self.now() and end < self.confirm()
 
     def renew(self) -> None:
-        """Extends the lease by its whole time. Raises LeaseHeld when another run took it over."""
+        """Extends the lease by its full duration. Raises LeaseHeld if another run took it over."""
         try:
             self._hold()
         except WriteConflict:
             raise LeaseHeld(
                 "this run's lease expired and another run took it over",
                 where=self.repository,
-                hint="Check what the other run does, then run the command again.",
+                hint="Check what the other run did, then run the command again.",
             ) from None
 
     def __exit__(self, *_: object) -> None:
         try:
             self._record.delete()
         except WriteConflict:
-            # It expired and another run holds it now, which deletes it.
+            # The lease expired. Another run holds it now, and will delete it.
             return
         except LakeplanError as error:
             with suppress(LakeplanError):
                 if self.state.read(self._record.key) is None:
                     return  # only the answer was lost
-            # What the run did must still be recorded and reported.
-            _log.warning("%s: the lease was not released and blocks others: %s", self.repository, error)
+            # The results of the run must still be recorded and reported.
+            _log.warning("%s: the lease was not released, so it blocks others: %s", self.repository, error)
 
 
 @dataclass
 class RunJournal:
-    """The record of one run, stored again after every step so that a killed run is on record too."""
+    """The record of one run. It is stored again after every step, so that a killed run is recorded too."""
 
     state: StateWriter
     run_id: str
@@ -410,7 +410,7 @@ class RunJournal:
 
 
 def check_lease(state: StateReader, repository: str) -> None:
-    """Raises LeaseHeld when the stored lease is damaged, not when a run holds it."""
+    """Raises LeaseHeld if the stored lease is damaged, but not if a run holds it."""
     key = repository_key("leases", repository)
     stored = state.read(key)
     if stored is not None:
@@ -418,7 +418,7 @@ def check_lease(state: StateReader, repository: str) -> None:
 
 
 def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datetime]:
-    """A stored lease and its end. Raises LeaseHeld for a damaged one, which another run may hold."""
+    """A stored lease and its end. Raises LeaseHeld for a damaged lease, because another run may hold it."""
     try:
         held = records.read_record(data, LEASE, what="the lease of this repository", where=key, hint="")
     except FormatError as error:

@@ -1,7 +1,7 @@
-"""Stores figures of a repository's sweeps in the state, by mark, for readers without the namespace.
+"""Stores figures of a repository's sweeps in the state, by mark, for commands that do not read the namespace.
 
-Key: ``sweep/ends/<server>/<repository>.json``. The ``summary.json`` in the namespace is authoritative; losing
-this record loses figures, never safety.
+Key: ``sweep/ends/<server>/<repository>.json``. The ``summary.json`` in the namespace is authoritative. If
+this record is lost, figures are lost too, but never safety.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _SWEEPS = records.record(
 @dataclass(frozen=True)
 class RecordedSweep:
     """The result of the sweep of one mark. ``amounts`` are by status, with ``pending``. ``finished``: no
-    marked object is pending. ``versions_kept``: the store may have older versions of what was deleted.
-    ``purged``: what was deleted from the mark's quarantine. ``purging``: the copies when a purge began that
-    has not recorded its end, so more may be purged; None: every purge recorded its end. ``restored``: how
-    many of the deleted objects were restored from it, purged since or not."""
+    marked object is pending. ``versions_kept``: the store may have older versions of deleted objects.
+    ``purged``: the copies deleted from the mark's quarantine. ``purging``: the copies at the beginning of a
+    purge that has not recorded its end, so more may be purged; None: every purge recorded its end.
+    ``restored``: how many of the deleted objects were restored from quarantine, purged since or not."""
 
     mark_id: str
     at: datetime
@@ -91,7 +91,8 @@ def read_sweeps(state: StateReader, repository: str) -> dict[str, RecordedSweep]
 
 
 def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_kept: bool) -> None:
-    """Records the document of a run, in place of an earlier run of the same mark. Raises LakeplanError."""
+    """Records the document of a run, and replaces that of an earlier run of the same mark. Raises
+    LakeplanError."""
     repository, mark_id = document["repository"], document["mark_id"]
     entry = {
         "at": document["at"],
@@ -104,7 +105,9 @@ def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_ke
         _SWEPT(entry, "the sweep's end")
     except ValueError as error:  # the mark was forged: its figures would make the whole record unreadable
         where = repository_key(_KIND, repository)
-        raise FormatError(f"impossible figures are not recorded: {error}", where=where) from None
+        raise FormatError(
+            f"the sweep's figures are impossible, so they were not recorded: {error}", where=where
+        ) from None
 
     def add(entries: Mapping[str, Any]) -> dict[str, Any]:
         before = entries.get(mark_id, {})
@@ -117,11 +120,11 @@ def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_ke
 def record_purge(
     state: StateWriter, repository: str, mark_id: str, copies: Amount, *, begun: str = "", ended: str = ""
 ) -> None:
-    """Records that a purge of a mark's quarantine begins or has ended, with the copies in it. Between the
-    two, a killed purge leaves a record by which the next one counts what it deleted. ``begun`` and ``ended``
-    are the run; an end is ignored if another run has taken over. With neither, the purge of any run has
-    ended. Raises WriteConflict if another purge recorded something while this one began: ``copies`` may
-    count what that one deleted."""
+    """Records that a purge of a mark's quarantine begins or has ended, with the copies in it. If a purge is
+    killed in between, its record lets the next purge count the copies that it deleted. ``begun`` and
+    ``ended`` are the run; an end is ignored if another run has taken over. With neither, the purge of any run
+    has ended. Raises WriteConflict if another purge recorded something while this one began, because
+    ``copies`` may count copies that the other one deleted."""
     first: list[object] = []
 
     def change(entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,9 +148,9 @@ def record_purge(
 
 
 def record_restore(state: StateWriter, repository: str, mark_id: str, copied: int, *, before: int) -> None:
-    """Records that a restore copied objects back, also before the sweep has recorded its end. ``before``:
-    deleted objects that were back already. If earlier restores recorded fewer, one of them was killed. Raises
-    LakeplanError."""
+    """Records that a restore copied objects back, even before the sweep has recorded its end. ``before``:
+    deleted objects that had been restored already. If earlier restores recorded fewer, one of them was
+    killed. Raises LakeplanError."""
 
     def add(restored: Mapping[str, Any]) -> dict[str, Any]:
         return {**restored, mark_id: max(restored.get(mark_id, 0), before) + copied}
@@ -192,7 +195,7 @@ def _change(
 
 
 def _read(state: StateReader, repository: str) -> tuple[dict[str, Any], str | None]:
-    """The record, and the version that a write must present."""
+    """The record, and the version that a write must pass."""
     hint = "Restore it from a backup, or move it away. The next run writes a new one."
     what = "the state's record of sweeps"
     stored = read_repository_record(state, _KIND, repository, _SWEEPS, what=what, hint=hint)

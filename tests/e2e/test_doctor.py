@@ -204,7 +204,7 @@ class DescribeForLifecycle:
         failed = [c for c in found.values() if c["result"] == "fail"]
         assert len(failed) == 1
         assert permission in failed[0]["check"]
-        assert f"grant {permission}" in failed[0]["hint"]
+        assert f"Grant {permission}" in failed[0]["hint"]
         assert "(on events)" in failed[0]["message"]
 
     @pytest.mark.parametrize("purpose", ["plan", "apply"])
@@ -272,7 +272,7 @@ class DescribeForSweep:
         found = checks(ready, "--for", "sweep", code=1)
         name = "retention:PrepareGarbageCollectionUncommitted"
         assert [n for n, c in found.items() if c["result"] == "fail"] == [name]
-        assert f"grant {name}" in found[name]["hint"]
+        assert f"Grant {name}" in found[name]["hint"]
 
     def it_wants_a_minimum_age_that_the_server_can_live_with(self, ready, folder):
         self.tree(ready, folder, "{min_age: 1h}")
@@ -307,7 +307,7 @@ class DescribeForSweep:
         ready.handle.faults.deny(r"GET .*/repositories/[0-9a-f]{32}$")
         found = checks(ready, "--for", "sweep", code=1)["other repositories"]
         assert found["result"] == "fail"
-        assert "hidden from these credentials cannot be read" in found["message"]
+        assert "cannot read repositories hidden from these credentials" in found["message"]
 
     def it_says_where_the_tree_must_say_more(self, ready):
         found = checks(ready, "--for", "sweep", code=1)["storage settings"]

@@ -18,19 +18,20 @@ def document() -> dict[str, Any]:
         Check(
             "binding",
             "warn",
-            "not bound to an address, so a changed endpoint_url in the tree would receive them",
-            "set LAKEPLAN_PROD_ENDPOINT_URL; without a terminal it is required",
+            "the credentials are not bound to an address, so a changed endpoint_url in the tree would"
+            " receive them",
+            "Set LAKEPLAN_PROD_ENDPOINT_URL. It is required without a terminal.",
             "server prod",
         ),
-        Check("clock", "warn", "75 s behind this machine's", "let both take NTP time", "server prod"),
+        Check("clock", "warn", "75 s behind this machine's clock", "Synchronize both clocks with NTP. Retention is computed from them.", "server prod"),
         Check(
             "retention:SetGarbageCollectionRules",
             "fail",
             "the server says that these credentials lack the permission (on analytics, events)",
-            "grant retention:SetGarbageCollectionRules; docs/permissions.md has the complete policy",
+            "Grant retention:SetGarbageCollectionRules. See docs/permissions.md for the complete policy.",
             "server prod",
         ),
-        Check("readable", "ok", "applies of 12 repositories are recorded", area="state"),
+        Check("readable", "ok", "contains apply records for 12 repositories", area="state"),
     ]
     return doctor_document(checks, "apply")
 

@@ -358,7 +358,7 @@ class DescribeForgedMarks:
         data = write_results({"data/x": (Status.DELETED, "")}, {"data/x": -7}, verified=0)
         world.site().store.put(f"{sweep_prefix('forged')}results/part-1.parquet", data)
         document = world.finish(find_and_close(world, "forged"))
-        assert "impossible figures" in document["note"]
+        assert "figures are impossible" in document["note"]
         assert read_sweeps(world.state, "prod/repo1") == {}
 
     @pytest.mark.parametrize("field", ["deleted", "reasons", "settings", "problem", "at"])
