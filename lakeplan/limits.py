@@ -46,6 +46,10 @@ PARQUET_ROWS = 5_000_000
 PARQUET_FOOTER_BYTES = 16 * MIB
 THRIFT_VALUES = 2_000_000
 """In a footer. A column of a row group has about 40."""
+PAGE_HEADER_VALUES = 100
+"""The header of a page has at most 30."""
+PARQUET_CHUNKS = 100_000
+"""Columns of all row groups of a file, each of which takes a kilobyte in memory."""
 PARQUET_PAGES = 200_000
 """Of one file. Writers begin a new page after 1 MiB or 20,000 rows."""
 PARQUET_COLUMNS = 100

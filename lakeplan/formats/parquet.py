@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,9 +13,25 @@ import pyarrow.parquet as pq
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
-from lakeplan.formats.parquet_headers import FOOTER_END, Chunk, footer_size, read_chunks, read_pages
+from lakeplan.formats.parquet_headers import (
+    FOOTER_END,
+    I32,
+    STRUCT,
+    Chunk,
+    Group,
+    Known,
+    footer_size,
+    of_type,
+    read_groups,
+    read_struct,
+)
 from lakeplan.formats.wire import HINT, LIMIT_HINT
 
+_TYPE, _UNPACKED, _PACKED, _COUNT = (1, I32), (2, I32), (3, I32), (1, I32)
+_PAGES = {0: ((5, STRUCT), (2, I32)), 3: ((8, STRUCT), (4, I32))}
+"""By the type of a page, the field with its header, and in that the field with the encoding of values. Pages
+of other types have no rows."""
+_PAGE = Known({5: Known(), 8: Known()})
 _DELTA_BYTE_ARRAY = 7
 """In this encoding values share prefixes, so a small page can hold texts of any size."""
 _BATCH_ROWS = 65_536
@@ -35,6 +52,7 @@ def open_parquet(data: bytes, *, exact: bool = False) -> pq.ParquetFile:
     limits.check_size(len(data), limits.PARQUET_BYTES)
     if len(data) > FOOTER_END:
         limits.check_size(footer_size(data), limits.PARQUET_FOOTER_BYTES)
+    groups = read_groups(data)  # before pyarrow, which makes room for whatever a footer promises
     options = {
         "thrift_string_size_limit": limits.PARQUET_FOOTER_BYTES,
         "thrift_container_size_limit": limits.PARQUET_ROWS,
@@ -42,14 +60,15 @@ def open_parquet(data: bytes, *, exact: bool = False) -> pq.ParquetFile:
     metadata = pq.ParquetFile(io.BytesIO(data), **options).metadata
     if metadata.num_rows > limits.PARQUET_ROWS:
         raise limits.TooLarge(f"it has more than {limits.PARQUET_ROWS:,} rows")
-    chunks = read_chunks(data, metadata.num_columns)
-    texts = _check_columns(metadata.schema, chunks)
+    if any(len(group.chunks) != metadata.num_columns for group in groups):
+        raise pa.ArrowInvalid("a row group has another number of columns than the file")
+    texts = _check_columns(metadata.schema, groups)
     if exact and (
-        sum(chunk.rows for chunk in chunks if chunk.column == 0) != metadata.num_rows
-        or any(chunk.values != chunk.rows for chunk in chunks)
+        sum(group.rows for group in groups) != metadata.num_rows
+        or any(chunk.values != group.rows for group in groups for chunk in group.chunks)
     ):
         raise pa.ArrowInvalid("the counts of rows in its footer do not agree")
-    _check_pages(data, chunks)
+    _check_pages(data, [chunk for group in groups for chunk in group.chunks])
     return pq.ParquetFile(
         io.BytesIO(data),
         read_dictionary=texts,
@@ -70,7 +89,7 @@ def blame_parquet(name: str, message: str) -> Iterator[None]:
         raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
 
 
-def _check_columns(schema: pq.ParquetSchema, chunks: list[Chunk]) -> list[str]:
+def _check_columns(schema: pq.ParquetSchema, groups: list[Group]) -> list[str]:
     """The columns that are texts, which are read as dictionaries. Raises TooLarge, and ArrowInvalid for other
     types, structs and lists of lists, which nobody writes."""
     if len(schema) > limits.PARQUET_COLUMNS:
@@ -83,9 +102,11 @@ def _check_columns(schema: pq.ParquetSchema, chunks: list[Chunk]) -> list[str]:
             or (column.max_repetition_level, depth) not in _SHAPES
         ):
             raise pa.ArrowInvalid(f"a column has the unsupported type {column.physical_type}")
-    if sum(c.values for c in chunks if columns[c.column].max_repetition_level) > limits.PARQUET_LISTED:
+    lists = [i for i, column in enumerate(columns) if column.max_repetition_level]
+    if sum(group.chunks[i].values for group in groups for i in lists) > limits.PARQUET_LISTED:
         raise limits.TooLarge(f"its lists have more than {limits.PARQUET_LISTED:,} values")
-    limits.check_size(sum(chunk.unpacked for chunk in chunks), limits.PARQUET_UNPACKED_BYTES)
+    unpacked = sum(chunk.unpacked for group in groups for chunk in group.chunks)
+    limits.check_size(unpacked, limits.PARQUET_UNPACKED_BYTES)
     return [column.path for column in columns if column.physical_type == _TEXT]
 
 
@@ -101,6 +122,47 @@ def _check_pages(data: bytes, chunks: list[Chunk]) -> None:
             raise limits.TooLarge(f"it has more than {limits.PARQUET_PAGES:,} pages")
         if page.encoding == _DELTA_BYTE_ARRAY:
             raise limits.TooLarge("its strings are encoded as DELTA_BYTE_ARRAY, whose size has no limit")
+
+
+@dataclass(frozen=True)
+class Page:
+    unpacked: int
+    packed: int
+    values: int
+    encoding: int | None
+
+
+def read_pages(data: bytes, chunk: Chunk) -> Iterator[Page]:
+    """The pages of a column by their headers. Raises ArrowInvalid for a damaged header."""
+    at, end, values = chunk.start, chunk.end, 0
+    while at < end:
+        try:
+            page, at = _page(data, at, end)
+        except (IndexError, ValueError, FormatError):
+            if values >= chunk.values:
+                return
+            raise pa.ArrowInvalid("the header of a page is damaged") from None
+        values += page.values
+        if values > chunk.values:
+            raise pa.ArrowInvalid("a page has more values than its column")
+        at += page.packed
+        yield page
+
+
+def _page(data: bytes, at: int, end: int) -> tuple[Page, int]:
+    """The header at a position, and where it ends. Raises ValueError, IndexError or FormatError."""
+    fields, after = read_struct(data, at, end, _PAGE)
+    kind, unpacked, packed = (of_type(int, fields.get(each)) for each in (_TYPE, _UNPACKED, _PACKED))
+    if min(unpacked, packed) < 0 or after + packed > end:
+        raise ValueError
+    if kind not in _PAGES:
+        return Page(unpacked, packed, 0, None), after
+    field, encoding = _PAGES[kind]
+    header = of_type(dict, fields.get(field))
+    count, encoded = of_type(int, header.get(_COUNT)), of_type(int, header.get(encoding))
+    if count < 0:
+        raise ValueError
+    return Page(unpacked, packed, count, encoded), after
 
 
 def read_parquet(file: pq.ParquetFile) -> pa.Table:
