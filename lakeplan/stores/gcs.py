@@ -16,6 +16,7 @@ from lakeplan.stores.shared import (
     CHANGED,
     THREADS,
     TOO_MANY_VERSIONS,
+    UNLISTED,
     BatchDeleter,
     ConditionalState,
     check_copy,
@@ -69,6 +70,8 @@ class GcsStore(BatchDeleter, GcsReader):
                     return Deletion(key, TOO_MANY_VERSIONS)
                 if any(one.key != key for one in page.objects):
                     break
+            if not generations and self.stat(key) is not None:
+                return Deletion(key, UNLISTED)
         except StorageError as error:
             return error
         if expected is not None and any(one > int(expected.e_tag) for one in generations):

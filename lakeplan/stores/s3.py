@@ -41,6 +41,7 @@ from lakeplan.stores.shared import (
     NOT_NAMED,
     THREADS,
     TOO_MANY_VERSIONS,
+    UNLISTED,
     BatchDeleter,
     ConditionalState,
     check_copy,
@@ -289,6 +290,33 @@ class S3Deleter(BatchDeleter, S3Place):
         self._once = S3Client(access, 1)
         self._conditional = True
 
+    def stat(self, key: str) -> StoredObject | None:
+        try:
+            with boto_errors(self._where(key)):
+                return described(key, self._client.get().head_object(**self._at(key)))
+        except StorageError as error:
+            # A 404 to HEAD has no body and may mean the bucket. GET distinguishes them.
+            if is_missing_object(error) and self.is_gone(key):
+                return None
+            raise
+
+    def is_gone(self, key: str) -> bool:
+        """Return whether GET of the first byte finds no object. Only S3's error code for a missing object
+        counts: a 404 of a proxy, or a refusal, is an error."""
+        try:
+            body = self._client.get().get_object(**self._at(key), Range="bytes=0-0")["Body"]
+            body.close()
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code")
+            if code in ("NoSuchKey", "InvalidRange", "InvalidObjectState"):
+                # An empty object has no first byte. Archived objects exist.
+                return bool(code == "NoSuchKey")
+            raise translate_boto_error(error, self._where(key)) from error
+        except (BotoCoreError, *DAMAGED):
+            with boto_errors(self._where(key)):
+                raise
+        return False
+
     def _delete_keys(
         self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
     ) -> dict[str, Deletion]:
@@ -355,6 +383,8 @@ class S3Deleter(BatchDeleter, S3Place):
                 break
             if len(versions) > limits.STORE_VERSIONS:
                 return Deletion(key, TOO_MANY_VERSIONS)
+        if not versions and self.stat(key) is not None:
+            return Deletion(key, UNLISTED)
         return versions
 
     def _delete_versions(self, versions: list[Version], tags: Tags) -> dict[Version, Failure]:
@@ -498,33 +528,6 @@ def _deletion(key: str, failures: list[Failure], versions: int) -> Deletion:
 
 class S3Store(S3Deleter, S3Copier):
     """Implements ``SweepStore`` under a prefix of a bucket."""
-
-    def stat(self, key: str) -> StoredObject | None:
-        try:
-            with boto_errors(self._where(key)):
-                return described(key, self._client.get().head_object(**self._at(key)))
-        except StorageError as error:
-            # A 404 to HEAD has no body and may mean the bucket. GET distinguishes them.
-            if is_missing_object(error) and self.is_gone(key):
-                return None
-            raise
-
-    def is_gone(self, key: str) -> bool:
-        """Return whether GET of the first byte finds no object. Only S3's error code for a missing object
-        counts: a 404 of a proxy, or a refusal, is an error."""
-        try:
-            body = self._client.get().get_object(**self._at(key), Range="bytes=0-0")["Body"]
-            body.close()
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code")
-            if code in ("NoSuchKey", "InvalidRange", "InvalidObjectState"):
-                # An empty object has no first byte. Archived objects exist.
-                return bool(code == "NoSuchKey")
-            raise translate_boto_error(error, self._where(key)) from error
-        except (BotoCoreError, *DAMAGED):
-            with boto_errors(self._where(key)):
-                raise
-        return False
 
     def facts(self) -> StoreFacts:
         try:

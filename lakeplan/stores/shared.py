@@ -29,6 +29,7 @@ NOT_UNICODE = "the key is not valid Unicode, so no object can have it"
 TOO_MANY_VERSIONS = (
     "it has more versions than lakeplan lists; delete old ones with a lifecycle rule of the store"
 )
+UNLISTED = "it is stored, but the listing of its versions does not contain it"
 
 
 class LazyClient(ABC, Generic[C]):

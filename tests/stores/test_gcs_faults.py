@@ -205,6 +205,13 @@ class DescribeVersions:
         assert answer.changed
         assert versions_in(f"{gcs_bucket}-v", gcs_endpoint) == ["repo/data/a"] * 4 + ["repo/data/ab"]
 
+    def it_reports_no_object_as_deleted_that_the_listing_of_versions_omits(
+        self, versioned: SweepStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(type(versioned), "_pages", lambda *_, **__: iter(()))
+        answers = versioned.delete(["data/a", "data/nothing"], versions=Versions.ALL)
+        assert [(one.key, one.deleted) for one in answers] == [("data/a", False), ("data/nothing", True)]
+
     def it_lists_so_many_versions_and_no_more(
         self, versioned: SweepStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -92,6 +92,15 @@ class DescribeVersions:
             ("data/a", False): 3, ("data/b", False): 2, ("data/b", True): 1,
         }  # fmt: skip
 
+    def it_reports_no_object_as_deleted_that_the_listing_of_versions_omits(
+        self, store: SweepStore, put: Put, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put("data/a", b"1")
+        monkeypatch.setattr(type(store), "_pages", lambda *_, **__: iter([{}]))
+        answers = store.delete(["data/a", "data/nothing"], versions=Versions.ALL)
+        assert [(one.key, one.deleted) for one in answers] == [("data/a", False), ("data/nothing", True)]
+        assert versions_of(s3_bucket) == {("data/a", False): 1}
+
     @pytest.mark.extended
     def it_deletes_more_versions_than_one_request_may_name(
         self, store: SweepStore, put: Put, s3_bucket: str
