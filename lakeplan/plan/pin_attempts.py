@@ -16,6 +16,7 @@ from lakeplan.branches.pin_records import (
 )
 from lakeplan.branches.pins import History, Step, Write, losses, without_pins
 from lakeplan.errors import (
+    ExitCode,
     FeatureMissing,
     GateRefused,
     LakeplanError,
@@ -62,6 +63,8 @@ class PinnedRulesAttempt(RulesAttempt):
         self._target: GcRules | None = None
         self._expected: GcRules | None = None
         self._retiring = False
+        self._changed = False
+        """A request of this attempt changed the server, other than the write of the rules itself."""
 
     @property
     def called(self) -> str:
@@ -93,6 +96,7 @@ class PinnedRulesAttempt(RulesAttempt):
         self.prepare(connection)
         if Write.RULES in self._steps:
             self._send(connection, self._renew)
+            self._changed = True
         self._write_record(self._all_pins())
         self._note(status=Outcome.APPLIED.value)
         return Outcome.APPLIED
@@ -165,11 +169,16 @@ class PinnedRulesAttempt(RulesAttempt):
 
     def failed(self, error: LakeplanError) -> Applied:
         if not self._retiring:
-            return super().failed(error)
+            end = super().failed(error)
+            if not self._changed or end.outcome is Outcome.APPLIED:
+                return end
+            text = f"{end.message} (pins or their rules were written before)"
+            return replace(end, message=text, exit_code=int(ExitCode.PARTLY_DONE))
         # Everything new was written. The pins that are left keep more, not less.
         text = f"the rules and new pins were written; deleting retired pins failed: {error}"
         self._note(status=Outcome.FAILED.value, message=text)
-        return self.ended(Outcome.FAILED, text, error.hint, int(error.exit_code))
+        code = ExitCode.PARTLY_DONE if self._changed else error.exit_code
+        return self.ended(Outcome.FAILED, text, error.hint, int(code))
 
     # ---- single writes
     def _write_rules(self, connection: WritableServer, before: GcRules | None, rules: GcRules | None) -> None:
@@ -184,6 +193,7 @@ class PinnedRulesAttempt(RulesAttempt):
             where=self.repository.key,
             again="`lakeplan plan` again",
         )
+        self._changed = True
 
     def _create(self, connection: WritableServer, pins: Sequence[Pin]) -> None:
         """Creates pins and reads them back as hidden branches at their commits. The first is read back alone,
@@ -202,6 +212,7 @@ class PinnedRulesAttempt(RulesAttempt):
                     raise
             if number == 0:
                 self._check_made(connection, [pin])
+            self._changed = True
         self._check_made(connection, pins)
 
     def _check_made(self, connection: WritableServer, pins: Iterable[Pin]) -> None:
@@ -268,6 +279,7 @@ class PinnedRulesAttempt(RulesAttempt):
         if not change.retired:
             return
         self._retiring = True
+        self._changed |= self._written
         self._sent = self._written = False
         self._confirm(connection, (*change.have, *change.new))
         for number, pin in enumerate(change.retired):
@@ -290,6 +302,7 @@ class PinnedRulesAttempt(RulesAttempt):
             )
         try:
             connection.branch_writer.delete_branch(name, pin.name)
+            self._changed = True
         except NotFound:
             return  # somebody else did
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from lakeplan.errors import PermissionDenied
 from lakeplan.lakefs import writers
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
@@ -87,6 +88,27 @@ def it_writes_in_the_order_that_keeps_everything(world, changing, monkeypatch):
     assert seen == ORDER
     assert set(hidden(world)) == {pin_of(changing[2]), pin_of(changing[-1])}
     assert world.api.rules(REPOSITORY) == {"*": 12, pin_of(changing[2]): 0}
+
+
+@pytest.mark.parametrize("at", range(1, len(ORDER) + 1))
+def it_ends_as_partly_done_if_a_write_is_refused_after_others(world, changing, monkeypatch, at):
+    real, seen = writers._Writer._send, []
+
+    def send(self, method, repository, *path, **options):
+        if method != "GET":
+            seen.append(path[0])
+            if len(seen) >= at:
+                raise PermissionDenied("no", where=REPOSITORY)
+        return real(self, method, repository, *path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writers._Writer, "_send", send)
+        ended = world.lakeplan("apply", "--auto-approve", "--format", "json")
+    assert ended.code == (1 if at == 1 else 3), ended.err
+    (result,) = ended.json["results"]
+    assert ("before" in result["message"] or "were written" in result["message"]) == (at > 1)
+    applied(world)
+    assert world.lakeplan("drift", "--fail-on", "pins-missing").code == 0
 
 
 @pytest.mark.parametrize("at", range(1, len(ORDER) + 1))

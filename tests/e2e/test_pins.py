@@ -379,7 +379,7 @@ def it_makes_no_pin_where_the_server_makes_visible_branches(world, commits, monk
     world.api.tag(REPOSITORY, "v0", commits[0])
     tree(world, '{tags: ["v*"]}')
     result = world.lakeplan("apply", "--auto-approve")
-    assert result.code == 1
+    assert result.code == 3  # entries of the rules were written before
     assert "does not support hidden branches" in result.out + result.err
     branches = world.api.call("GET", f"{PATH}/branches", params={"show_hidden": "true"})["results"]
     assert {b["id"] for b in branches} == {"main"}
