@@ -18,8 +18,7 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 class TooSlow(Exception):
-    """A response takes longer than a limit. The message completes a sentence that begins with the
-    response."""
+    """A response exceeds a time limit. The message completes a sentence whose subject is the response."""
 
 
 class Raw(Protocol):
@@ -32,7 +31,7 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     """Return what ``call`` returns, or raise what it raises. Raises TooSlow if that takes longer.
 
     Libraries limit the wait for the next bytes only, so a response of one byte a second would never end. The
-    call goes on in a thread that nobody waits for, so it must be a call that may be abandoned at any point.
+    abandoned call continues in its thread, so it must be safe to abandon at any point.
     """
     future: Future[T] = Future()
 
@@ -58,7 +57,7 @@ def read_body(
         return _joined(chunks, limit)
     if encoding.lower() == "gzip":
         return _joined(_unzipped(chunks), limit)
-    raise ValueError("it has a Content-Encoding that is not supported")
+    raise ValueError("its Content-Encoding is not supported")
 
 
 def _received(raw: Raw, clock: Callable[[], float]) -> Iterator[bytes]:
@@ -98,7 +97,7 @@ def _joined(chunks: Iterator[bytes], limit: int) -> bytes:
 
 
 def quiet_logs(*names: str) -> None:
-    """Silence loggers of vendors below warnings, because they log headers, session tokens and signed URLs."""
+    """Silence vendors' loggers below warnings, because they log headers, session tokens and signed URLs."""
     for name in names:
         logger = logging.getLogger(name)
         if logger.level < logging.WARNING:

@@ -1,4 +1,4 @@
-"""Branches as they are on a server, and what happens to each. Moments are aware UTC."""
+"""Branches on a server, and what happens to each of them. Times are timezone-aware and in UTC."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class StagedData:
 
     @property
     def fingerprint(self) -> str:
-        """A text that differs if the listed uncommitted changes differ."""
+        """Return a text that identifies the listed uncommitted changes."""
         if not self.changes and not self.more:
             return NOTHING_STAGED
         text = "\n".join(f"{c.kind} {c.size} {c.path}" for c in sorted(self.changes, key=lambda c: c.path))
@@ -71,13 +71,13 @@ class Keep(str, Enum):
     NOT_MERGED = "not_merged"
     MIN_KEEP = "min_keep"
     HELD = "held"
-    """A hold names the branch, or the branch is needed to reach what a hold names."""
+    """A hold names the branch, or held data is reachable only through it."""
     EXEMPTED = "exempted"
-    """A person exempted it until a date (``branches exempt``)."""
+    """Someone exempted it until a date (``branches exempt``)."""
     NOTICE_DUE = "notice_due"
-    """A policy would delete it, and no notice was accepted yet."""
+    """A policy would delete it, but no notice has been accepted yet."""
     NOTICE_GIVEN = "notice_given"
-    """A notice was accepted, and its period is not over."""
+    """A notice was accepted, but its period is not over."""
 
 
 AWAITS_NOTICE = frozenset({Keep.NOTICE_DUE, Keep.NOTICE_GIVEN})
@@ -88,7 +88,7 @@ AWAITS_NOTICE = frozenset({Keep.NOTICE_DUE, Keep.NOTICE_GIVEN})
 class BranchVerdict:
     """Whether a branch is deleted or kept. If ``kept_by`` is None, ``policy`` (its id, or its place such as
     ``policy 2``) deletes the branch, which crossed the thresholds at ``since``. Otherwise ``due`` is when
-    ``policy`` would delete it if nobody writes, or None if it never would or that is unknown."""
+    ``policy`` would delete it without new writes, or None if that never happens or is unknown."""
 
     kept_by: Keep | None
     policy: str | None = None
@@ -102,11 +102,11 @@ class BranchVerdict:
 
 @dataclass(frozen=True)
 class Consequence:
-    """The consequence for one branch of deleting all branches that are due. ``commits`` counts those on its
+    """What one branch loses when all branches that are due are deleted. ``commits`` counts the commits on its
     main line that are kept today, at a horizon or once everything is past the default days, and that nothing
-    keeps after the deletion. Objects are those that no commit holds that is still kept at the end, or None if
-    they were not read. Several branches may count the same ones. ``tags`` are on these commits, each listed
-    for one branch only: a tag keeps no data (lakefs/retention.md)."""
+    keeps after the deletion. Objects are those that no commit kept after the deletion holds, or None if they
+    were not read. Several branches may count the same commits and objects. ``tags`` are the tags on these
+    commits, each listed for one branch only: a tag keeps no data (lakefs/retention.md)."""
 
     commits: int
     objects: int | None = None
@@ -115,7 +115,8 @@ class Consequence:
 
 
 MAX_STALE = 20
-"""The most stale branches of a repository whose objects are counted separately, the longest idle first."""
+"""The maximum number of stale branches per repository whose objects are counted separately, starting with the
+longest idle."""
 
 
 @dataclass(frozen=True)
@@ -130,12 +131,12 @@ class OnlyHere:
 
 
 SETTLED = "settled"
-"""The moment when everything that exists today is past the default days, if nobody writes."""
+"""When everything that exists today is past the default days, without new writes."""
 
 
 @dataclass(frozen=True)
 class MomentTotal:
-    """All deletions together at one moment: the commits that are kept with these branches and not without."""
+    """The effect of all deletions at one moment: commits that are kept only because of these branches."""
 
     as_of: datetime
     commits: int

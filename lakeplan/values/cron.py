@@ -1,8 +1,8 @@
 """Cron lines of five fields, as lakeFS and cron read them, and the time of their next run.
 
 Minute, hour, day of month, month, day of week (0 and 7 are Sunday); ``*``, lists, ranges, steps, names of
-months and days, and ``@hourly`` and its like. When both days are restricted, either is enough. Times that a
-change of clocks leaves out are not run; those it repeats are run twice.
+months and days, and ``@hourly`` and its like. If both days are restricted, a match of either is enough. A
+time that a clock change skips has no run, and a time that it repeats has two.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WORDS = {
     "@annually": "0 0 1 1 *",
 }
 _LONGEST_WAIT_DAYS = 366 * 8 + 2
-"""29 February can be eight years ahead."""
+"""29 February can be eight years away."""
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ UNLIMITED = "unlimited"
 @dataclass(frozen=True)
 class Kind:
     """The values that a setting may have. ``definition`` names their JSON Schema in
-    ``schemas/repository.v1.json``, or ``words`` lists them. ``parse`` turns what the tree has into the value,
-    and raises ValueError. ``unit`` is the unit in messages. ``recorded`` is the type in documents and marks,
-    which may also be null with ``or_null``."""
+    ``schemas/repository.v1.json``, or ``words`` lists them. ``parse`` turns the text or number in the tree
+    into the value, or raises ValueError. ``unit`` is the unit in messages. ``recorded`` is the type in
+    documents and marks, which may also be null with ``or_null``."""
 
     definition: str = ""
     parse: Callable[[Any], Any] = lambda value: value
@@ -44,7 +44,7 @@ class Kind:
 
 
 def words(*allowed: str | Enum) -> Kind:
-    """Return the kind of a setting that is one of these words. Messages list them in this order."""
+    """Return the kind of a setting whose value is one of these words. Messages list them in this order."""
     values = {str(word.value if isinstance(word, Enum) else word): word for word in allowed}
 
     def parse(text: Any) -> str | Enum:
@@ -56,7 +56,7 @@ def words(*allowed: str | Enum) -> Kind:
 
 
 def or_unlimited(kind: Kind) -> Kind:
-    """Return the kind of a limit that may also be ``unlimited``, which is None."""
+    """Return the kind of a limit that may also be ``unlimited``, which becomes None."""
     parse = kind.parse
     return replace(
         kind,
@@ -100,14 +100,15 @@ class Rule:
     why: str = ""
 
     def weakens(self, before: Any, after: Any) -> bool:
-        """Whether a change of the value is listed: ``after`` is weaker than ``before`` anywhere."""
+        """Whether a change of the value is listed, because ``after`` is weaker than ``before`` in any
+        respect."""
         if self.order is Order.UNORDERED:
             return bool(before != after)
         return bool(self.combine(before, after) != after)
 
 
 def lower_limit(one: Any, other: Any) -> Any:
-    """Return the lower of two limits. None is no limit."""
+    """Return the lower of two limits. None means no limit."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)
@@ -119,12 +120,12 @@ def strictest_first(*values: Any) -> Rule:
 
 
 def neutral(why: str) -> Rule:
-    """Return the rule for values of which none is stricter: the new one counts, and no change is listed."""
+    """Return the rule for values none of which is stricter: the new one applies, and no change is listed."""
     return Rule(lambda then, now: now, Order.NEUTRAL, why)
 
 
 def unordered(why: str) -> Rule:
-    """Return the rule for values of which none is stricter: the new one counts, and every change is
+    """Return the rule for values none of which is stricter: the new one applies, and every change is
     listed."""
     return Rule(lambda then, now: now, Order.UNORDERED, why)
 
@@ -145,7 +146,7 @@ class SinceMark(Enum):
     """How ``sweep run`` handles a setting that is stricter in the tree now than at the mark."""
 
     COMBINED = "the stricter value applies from the next round on"
-    GATE = "the whole mark is judged by it again; a gate may refuse it"
+    GATE = "the mark is judged again by the stricter value, and a gate may refuse it"
     NEW_MARK = "the mark was made for something else: mark again"
     ANY_CHANGE = "a change in either direction needs a new mark"
     PERSON = "an automatic approval no longer counts: a person must approve the mark"
@@ -184,7 +185,7 @@ class Setting:
 
     @property
     def may_be_null(self) -> bool:
-        """Whether documents may record null, which is no limit."""
+        """Whether documents may record null, which means no limit."""
         return self.kind.or_null or self.default is None
 
     @property

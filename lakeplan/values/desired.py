@@ -90,7 +90,7 @@ class GcDesired:
 
 
 class Cleared(Enum):
-    """``gc: clear``, or that of another block: the server's rules must be removed."""
+    """``clear`` as the value of a block: the server's rules must be removed."""
 
     CLEAR = "clear"
 
@@ -124,7 +124,7 @@ ObjectRulesSetting = ObjectRulesDesired | Cleared | None
 
 @dataclass(frozen=True, kw_only=True)
 class Safety:
-    """The ``safety`` block: thresholds of the gates. None is no threshold."""
+    """The ``safety`` block: thresholds of the gates. None means no threshold."""
 
     max_expired_objects_percent: float | None = setting(
         or_unlimited(PERCENT),
@@ -153,19 +153,22 @@ class Safety:
         help="Globs of tags whose data a sweep keeps. The gate tag-loss covers every tag.",
     )
     on_tag_loss: Literal["ignore", "warn", "fail"] = setting(
-        words("ignore", "warn", "fail"), "fail", stricter=POLICY, help="Gate tag-loss: a tag would lose data."
+        words("ignore", "warn", "fail"),
+        "fail",
+        stricter=POLICY,
+        help="Gate tag-loss: what happens if a tag would lose data.",
     )
     on_server_divergence: Literal["ignore", "warn", "fail"] = setting(
         words("ignore", "warn", "fail"),
         "warn",
         stricter=POLICY,
-        help="Gate at-risk: the server would delete what the documented rule keeps.",
+        help="Gate at-risk: what happens if the server would delete objects that the documented rule keeps.",
     )
     impact_tolerance_percent: float = setting(
-        PERCENT, 10, stricter=LESS, help="How much more an apply may delete than was reviewed."
+        PERCENT, 10, stricter=LESS, help="How far an apply may exceed the deletions that were reviewed."
     )
     max_plan_age_seconds: int = setting(
-        DURATION, "7d", stricter=LESS, help="A plan file older than this is not applied."
+        DURATION, "7d", stricter=LESS, help="Refuse to apply a plan file that is older than this."
     )
 
 
@@ -174,13 +177,13 @@ SAFETY = settings_of("safety", Safety)
 
 @dataclass(frozen=True)
 class Bounds:
-    """The ``bounds`` block. Retention days outside these, which are inclusive, do not validate."""
+    """The ``bounds`` block. A tree with retention days outside these inclusive bounds does not validate."""
 
     min_retention_days: int = setting(
-        DAYS, 1, stricter=MORE, help="A tree with fewer days than this does not validate."
+        DAYS, 1, stricter=MORE, help="The lowest number of retention days that a tree may set."
     )
     max_retention_days: int = setting(
-        DAYS, 36500, stricter=LESS, help="A tree with more days than this does not validate."
+        DAYS, 36500, stricter=LESS, help="The highest number of retention days that a tree may set."
     )
 
 
@@ -217,7 +220,7 @@ class StorageConfig:
 
 
 SERVER_SUFFIXES = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "ENDPOINT_URL", "STORAGE_URL")
-"""What the environment may say about a server."""
+"""The environment variables of a server."""
 
 
 def server_variable(server: str, suffix: str) -> str:

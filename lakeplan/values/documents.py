@@ -41,7 +41,7 @@ class ErrorRow(TypedDict):
 
 
 class FailureRow(ErrorRow):
-    """A repository that could not be planned, or written to."""
+    """A repository that could not be planned or written to."""
 
     exit_code: int
 
@@ -57,25 +57,25 @@ class ProblemRow(TypedDict):
 
 
 class ProblemsDocument(TypedDict):
-    """The part that every document of ``validate`` has."""
+    """The part that all documents of ``validate`` share."""
 
     problems: list[ProblemRow]
 
 
 def format_problem(document: object, expected: str) -> str:
-    """Return why a JSON document does not have the format, such as ``lakeplan.plan/v1``; "" if it has."""
+    """Return why a JSON document does not have a format such as ``lakeplan.plan/v1``, or "" if it does."""
     name = document.get("format") if isinstance(document, dict) else None
     if name == expected:
         return ""
     if not isinstance(name, str) or not name.startswith("lakeplan."):
-        return "it is not a document of lakeplan"
+        return "it is not a lakeplan document"
     if name.partition("/")[0] == expected.partition("/")[0]:
-        return f"it has the format {name[:60]}, and this version of lakeplan reads {expected}"
-    return f"it is another document of lakeplan, {name[:60]}"
+        return f"its format is {name[:60]}, but this version of lakeplan reads {expected}"
+    return f"it is a different lakeplan document, {name[:60]}"
 
 
 def error_rows(errors: Mapping[str, LakeplanError]) -> dict[str, ErrorRow]:
-    """Return the errors by ``server/name`` as they are in documents."""
+    """Return the errors by ``server/name`` in the form that documents have."""
     return {
         key: {"message": error.message, "where": error.where, "hint": error.hint}
         for key, error in errors.items()

@@ -13,9 +13,10 @@ PLANS, BRANCH_RUNS, SWEEPS = "plans and applies", "branch runs", "sweeps"
 
 @dataclass(frozen=True)
 class Gate:
-    """One gate. ``when`` completes "It refuses when". ``settings`` are the keys of the tree it is judged by.
-    ``unit`` is what its figures count. ``max_ends`` is what ``max`` of an override may end in ("" for a bare
-    number); with None an override takes no ``max``. ``allow`` is whether ``--allow`` overrides it too."""
+    """One gate. ``when`` completes "It refuses when". ``settings`` are the keys of the tree that it is judged
+    by. ``unit`` is the unit of its figures. ``max_ends`` is what ``max`` of an override may end in ("" for a
+    bare number); with None an override takes no ``max``. ``allow`` is whether ``--allow`` overrides it
+    too."""
 
     name: str
     when: str
@@ -52,17 +53,19 @@ TAG_LOSS = Gate(
 )
 AT_RISK = Gate(
     "at-risk",
-    "the server would delete what the documented rule keeps",
+    "the server would delete objects that the documented rule keeps",
     settings=("safety.on_server_divergence",),
     unit="objects",
     max_ends="",
 )
 ADOPTION = Gate("adoption", "a glob newly matches a repository")
 CLEAR = Gate("clear", "the plan would remove all rules or policies of a repository")
-UNKNOWN_IMPACT = Gate("unknown-impact", "what would expire is unknown, or object rules are set")
+UNKNOWN_IMPACT = Gate(
+    "unknown-impact", "the data that would expire is unknown, or the plan sets object rules"
+)
 CHECK = Gate(
     "check",
-    "a check of the tree refuses or fails, or was not run on the plan that is applied",
+    "a check of the tree refuses the plan, fails, or did not run on the plan that is being applied",
     settings=("checks",),
 )
 UNMANAGED = Gate(
@@ -74,7 +77,8 @@ UNMANAGED = Gate(
 )
 DELETED_BRANCHES = Gate(
     "deleted-branches",
-    "policies would delete more branches than this: newly by the server's own job, or in one `branches run`",
+    "policies would delete more branches than this, either newly by the server's own job or in one"
+    " `branches run`",
     refuses=(PLANS, BRANCH_RUNS),
     settings=("safety.max_deleted_branches",),
     unit="branches",
@@ -103,7 +107,7 @@ MIN_AGE = Gate(
 )
 SWEEP_LIMIT = Gate(
     "sweep-limit",
-    "a mark would delete more than one sweep may",
+    "a mark would delete more than one sweep is allowed to",
     refuses=(SWEEPS,),
     settings=("sweep.max_objects", "sweep.max_bytes"),
 )
@@ -119,4 +123,4 @@ GATES = {gate.name: gate for gate in tuple(globals().values()) if isinstance(gat
 """Every gate above by its name, in this order."""
 
 WHOLE_PLAN = "plan"
-"""The scope of a gate that is about no single repository."""
+"""The scope of a gate that does not concern a single repository."""

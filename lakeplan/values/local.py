@@ -24,14 +24,14 @@ _PARTIAL = ".lakeplan-new-"
 
 
 class OutsideFolder(ValueError):
-    """A path leads out of its folder. The message completes a sentence that begins with the path."""
+    """A path leads out of its folder. The message completes a sentence whose subject is the path."""
 
     def __init__(self) -> None:
         super().__init__("leads out of the tree through a symbolic link")
 
 
 def inside(root: str | Path, path: str | Path) -> Path:
-    """Return the real path of ``path``. Raises LeadsOut if that is outside the real ``root``."""
+    """Return the real path of ``path``. Raises OutsideFolder if that is outside the real ``root``."""
     try:
         real, top = Path(os.path.realpath(path)), Path(os.path.realpath(root))
     except (OSError, ValueError):
@@ -42,15 +42,15 @@ def inside(root: str | Path, path: str | Path) -> Path:
 
 
 def read_inside(root: str | Path, path: str | Path, limit: int) -> bytes:
-    """Return the bytes of a regular file of a tree. Raises OSError, LeadsOut, and TooLarge like
+    """Return the bytes of a regular file of a tree. Raises OSError, OutsideFolder, and TooLarge like
     ``read_file``."""
     return read_file(inside(root, path), limit)
 
 
 def write_file(path: Path, data: str | bytes, *, mode: int = PRIVATE) -> None:
-    """Write a file in one step, so that no reader sees a part of it. A link with its name is replaced, not
-    followed. Links on the way to it, below the current folder, are refused. Only absolute paths may name a
-    device or a pipe. Raises LakeplanError."""
+    """Write a file atomically, so that no reader sees an incomplete file. A link of the same name is
+    replaced, not followed. Links in the path, below the current folder, are refused. Only absolute paths may
+    name a device or a pipe. Raises LakeplanError."""
     content = data.encode() if isinstance(data, str) else data
     with _write_errors(path):
         refuse_links(path)
@@ -62,7 +62,7 @@ def write_file(path: Path, data: str | bytes, *, mode: int = PRIVATE) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise the LakeplanError of ``write_file`` if the file certainly cannot be written."""
+    """Raise the LakeplanError of ``write_file`` if it is certain that the file cannot be written."""
     with _write_errors(path):
         refuse_links(path)
         if not (path.is_absolute() and _is_special(path)):
@@ -79,7 +79,7 @@ def _write_errors(path: Path) -> Iterator[None]:
         raise LakeplanError(
             f"cannot write: {getattr(error, 'strerror', None) or error}",
             where=str(path),
-            hint="Give a file in an existing folder.",
+            hint="Name a file in an existing folder.",
         ) from None
 
 
@@ -97,9 +97,10 @@ def refuse_links(path: Path, below: Path | None = None) -> None:
         here = here / part
         if here.is_symlink():
             raise LakeplanError(
-                f"{part} is a symbolic link, which is not followed for output",
+                f"{part} is a symbolic link, and lakeplan does not follow links when it writes output",
                 where=str(path),
-                hint="Give a file in a folder that is not a link, or an absolute path outside this folder.",
+                hint="Name a file in a folder that is not a link, or use an absolute path outside this"
+                " folder.",
             )
 
 
@@ -129,8 +130,9 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
 
 @contextlib.contextmanager
 def new_file(path: str | Path, *, prefix: str = _PARTIAL, mode: int = PRIVATE) -> Iterator[BinaryIO]:
-    """Yield a new file in the folder of ``path``, which the caller renames or links to ``path`` (its name is
-    the file's ``name``). A file that still has this name at the end is removed; a kill leaves it behind."""
+    """Yield a new file in the folder of ``path``, which the caller renames or links to ``path`` (the file's
+    ``name`` is its path). A file that still has this name at the end is removed, unless the process was
+    killed."""
     new = os.path.join(os.path.dirname(path), prefix + secrets.token_hex(8))
     try:
         with open(new, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
@@ -151,9 +153,9 @@ _FOLDERS = (
     *("AZURE_CONFIG_DIR", "AZURE_FEDERATED_TOKEN_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG"),
     *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"),
 )
-"""Files and folders that programs and libraries run, read or trust."""
+"""Variables for files and folders that programs and libraries run, read or trust."""
 _SEARCHED = ("PATH", "PYTHONPATH", "CLASSPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "AWS_DATA_PATH")
-"""Search paths. Code is loaded from their folders; botocore reads there where to send credentials."""
+"""Search paths. Code is loaded from their folders, and botocore reads there where to send credentials."""
 _PROGRAMS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 """Names that ``PATH`` resolves, or absolute paths."""
 
@@ -175,7 +177,8 @@ def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
     wrong = relative_settings(environ)
     if wrong:
         raise UsageError(
-            f"relative paths would load files from the current folder: {', '.join(wrong)}",
+            "these variables have relative paths, which would load files from the current folder:"
+            f" {', '.join(wrong)}",
             hint="Set these variables to absolute paths, or unset them.",
         )
     safe = {**environ, SAFE_PATH: "1"}
@@ -204,12 +207,12 @@ class _Hidden:
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name == "pandas":
-            raise ModuleNotFoundError("pandas is hidden: this process needs none", name=name)
+            raise ModuleNotFoundError("pandas is hidden, because this process does not need it", name=name)
         return None
 
 
 def hide_pandas() -> None:
-    """Let imports of pandas fail, in a process that runs one command and needs none."""
+    """Let imports of pandas fail, in a process that runs one command and does not need pandas."""
     sys.meta_path.insert(0, _Hidden)
 
 

@@ -20,7 +20,7 @@ class Event(str, Enum):
 
 
 class ChannelKind(str, Enum):
-    """The payload that a webhook accepts."""
+    """The kind of payload that a webhook accepts."""
 
     JSON = "json"
     SLACK = "slack"
@@ -50,7 +50,8 @@ class NotifyConfig:
     default: str | None = None
 
     def channel_for(self, event: Event, owner: str | None) -> Channel | None:
-        """Return the owner's channel, or the default one if that does not accept the event, or None."""
+        """Return the owner's channel, or the default channel if the owner's does not accept the event, or
+        None."""
         for name in (self.owners.get(owner or ""), self.default):
             channel = self.channels.get(name or "")
             if channel is not None and event in channel.events:
@@ -58,7 +59,7 @@ class NotifyConfig:
         return None
 
     def __str__(self) -> str:
-        """Return a line that differs if other people would be notified."""
+        """Return a line that identifies who is notified."""
         channels = [f"{c.name} ({', '.join(e.value for e in c.events)})" for c in self.channels.values()]
         owners = [f"{owner}: {name}" for owner, name in sorted(self.owners.items())]
         return "; ".join(
@@ -80,7 +81,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Occasion:
-    """A report of a command, before its receivers are known."""
+    """A report of a command, before its recipients are known."""
 
     event: Event
     title: str
@@ -103,7 +104,7 @@ class Message:
 
 @dataclass(frozen=True)
 class SentMessage:
-    """The items of one message. ``problem`` says why it was not accepted, or "" if it was."""
+    """The items of one message. ``problem`` says why the message was not accepted, or is "" if it was."""
 
     items: tuple[Item, ...]
     channel: str = ""
@@ -115,7 +116,7 @@ class Publisher(Protocol):
         self, event: Event, title: str, items: Sequence[Item], hint: str = ""
     ) -> Sequence[SentMessage]:
         """Send the items to the channels of their owners, within a limited time. Every item is in one of the
-        results, also if a channel does not answer."""
+        results, even if a channel does not answer."""
 
 
 class NoPublisher:

@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 class AddressType(IntEnum):
-    """Protobuf ``Entry.address_type`` (lakefs/format.md). ``BY_PREFIX`` is of old versions: full if the
-    address parses as a URI, else relative."""
+    """Protobuf ``Entry.address_type`` (lakefs/format.md). ``BY_PREFIX`` comes from old versions: the address
+    is full if it parses as a URI, and otherwise relative."""
 
     BY_PREFIX = 0
     RELATIVE = 1
@@ -52,7 +52,7 @@ class RangeInfo:
 @dataclass(frozen=True, slots=True)
 class StoredObject:
     """An object as its store describes it. ``key`` is relative to the namespace. ``modified_us`` is the
-    storage's own time, UTC microseconds. ``e_tag`` is the store's ("" where there are none)."""
+    storage's own time, UTC microseconds. ``e_tag`` is the store's ("" if it has none)."""
 
     key: str
     size: int
@@ -63,8 +63,8 @@ class StoredObject:
 
     @property
     def version(self) -> int:
-        """A number (64 bits, signed) that differs for another object at the same key. The time alone is not
-        enough: S3 dates a multipart upload at its start."""
+        """A signed 64-bit number that differs for another object at the same key. The time alone is not
+        enough, because S3 dates a multipart upload at its start."""
         text = f"{self.modified_us} {self.size} {self.e_tag}"
         return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big", signed=True)
 

@@ -1,4 +1,4 @@
-"""Files and folders of this user alone."""
+"""Files and folders that only this user can change."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from typing import Literal
 from lakeplan.values.local import PRIVATE
 
 LOCK_SECONDS = 60
-"""Longer than any write of a record."""
+"""Longer than writing any record takes."""
 LOCK_STEP = 0.01
 _BASES = {"CACHE": ".cache", "CONFIG": ".config", "STATE": ".local/state"}
 
 
 def user_folder(environ: Mapping[str, str], kind: Literal["CACHE", "CONFIG", "STATE"]) -> Path | None:
-    """Return ``$XDG_kind_HOME``, or else its default in the home folder. None if that is no absolute path."""
+    """Return ``$XDG_kind_HOME``, or else its default in the home folder. Return None if that is not an
+    absolute path."""
     base = environ.get(f"XDG_{kind}_HOME") or os.path.join(environ.get("HOME", ""), _BASES[kind])
     return Path(base) if os.path.isabs(base) else None
 
@@ -63,7 +64,7 @@ def locked(path: str | Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
-                    why = f"another process has locked it for {LOCK_SECONDS} seconds"
+                    why = f"another process has kept it locked for {LOCK_SECONDS} seconds"
                     raise TimeoutError(errno.ETIMEDOUT, why) from None
             time.sleep(LOCK_STEP)
         yield

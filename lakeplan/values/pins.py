@@ -1,4 +1,4 @@
-"""Pins, the hidden branches that keep a commit from every collector: names, settings, parts of a plan."""
+"""Pins, the hidden branches that protect a commit from every collector: names, settings, parts of a plan."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ DIGITS = 12
 MOST_PINS = 1_000
 NAME_TAKEN = "the name is taken"
 HOLD = "hold on "
-"""The beginning of a reason that is a hold."""
+"""The beginning of the text of a reason that is a hold."""
 ANY_PIN = PREFIX + "[0-9a-f]" * DIGITS
-"""The glob of all names of pins."""
+"""A glob that matches the names of all pins."""
 _NAME = re.compile(rf"{PREFIX}[0-9a-f]{{{DIGITS}}}")
 
 
@@ -32,19 +32,19 @@ def is_pin_name(branch_id: str) -> bool:
 
 
 def has_pin_commit(branch_id: str, commit_id: str) -> bool:
-    """Return whether a branch has the name of a pin and is at the commit in it."""
+    """Return whether a branch has the name of a pin and points to the commit in that name."""
     return branch_id == pin_name(commit_id) and is_pin_name(branch_id)
 
 
 def may_be_pin(branch: LiveBranch) -> bool:
-    """Return whether a branch is hidden, has the name of a pin, and is at the commit in it."""
+    """Return whether a branch is hidden, has the name of a pin, and points to the commit in that name."""
     return branch.hidden and has_pin_commit(branch.id, branch.commit_id)
 
 
 @dataclass(frozen=True)
 class Pin:
     """A pinned commit. ``days`` is from the rule of the pin, or None for the default. ``reasons`` say why it
-    is pinned, such as ``tag v1``. Recorded pins have only those that are holds."""
+    is pinned, such as ``tag v1``. Recorded pins have only the reasons that are holds."""
 
     commit_id: str
     days: int | None = None
@@ -88,13 +88,13 @@ class PinSettings:
         FLAG,
         False,
         stricter=ON,
-        help="Pin commits that the documented rule keeps and the server would let expire.",
+        help="Pin commits that the documented rule keeps but the server would let expire.",
     )
     max: int = setting(
         COUNT,
         MOST_PINS,
         stricter=LESS,
-        help="Gate pins: pins of one repository.",
+        help="Gate pins: the maximum number of pins in one repository.",
     )
 
 
@@ -102,8 +102,8 @@ PINS = settings_of("pins", PinSettings)
 
 
 class PinState(str, Enum):
-    """``MISSING``: must be created. ``STALE``: exists with another rule than it needs, or with other recorded
-    holds. ``RETIRED``: exists, and nothing requires it. ``KEPT``: exists as required."""
+    """``MISSING``: must be created. ``STALE``: exists with a different rule than it needs, or with different
+    recorded holds. ``RETIRED``: exists, but nothing requires it. ``KEPT``: exists as required."""
 
     MISSING = "missing"
     STALE = "stale"
@@ -113,8 +113,8 @@ class PinState(str, Enum):
 
 @dataclass(frozen=True)
 class PinRow:
-    """A pin in a plan. ``retention_days`` is from the rule that it needs and ``stored_days`` from the one
-    that it has; None is the default. ``objects`` and ``size_bytes`` count the data that only this pin
+    """A pin in a plan. ``retention_days`` is from the rule that it needs and ``stored_days`` from the rule
+    that it has. None means the default. ``objects`` and ``size_bytes`` count the data that only this pin
     protects, now or within 30 days, or None if it was not read."""
 
     commit_id: str
@@ -130,8 +130,8 @@ class PinRow:
 @dataclass(frozen=True)
 class PinsPlan:
     """The pins of one repository, by commit id, as judged at ``as_of``. An apply deletes only those that are
-    ``RETIRED``. ``foreign`` lists branches that have the name of a pin and are not in this state, with the
-    reason. ``blocked`` says why no pin is created or deleted now. ``limit`` is ``pins.max``."""
+    ``RETIRED``. ``foreign`` lists branches that have the name of a pin but are not in any of these states,
+    with the reason. ``blocked`` says why no pin is created or deleted now. ``limit`` is ``pins.max``."""
 
     as_of: datetime
     pins: tuple[PinRow, ...] = ()

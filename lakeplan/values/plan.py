@@ -28,7 +28,7 @@ PLAN_FORMAT = "lakeplan.plan/v1"
 
 
 class Horizon(str, Enum):
-    """The moments that an impact is estimated for, assuming no new commits."""
+    """The moments for which an impact is estimated, assuming no new commits."""
 
     NOW = "now"
     WEEK = "plus_7_days"
@@ -42,7 +42,7 @@ class Horizon(str, Enum):
 @dataclass(frozen=True)
 class ValueChange:
     """A value that differs. ``path`` is ``default_retention_days`` or ``branches/<branch id>``. None means
-    that it is not set."""
+    that the value is not set."""
 
     path: str
     before: int | None
@@ -51,10 +51,10 @@ class ValueChange:
 
 @dataclass(frozen=True)
 class HorizonImpact:
-    """The effect of a change at one moment. ``commits_expire`` counts those that the server keeps by the
-    stored rules and not by the proposed ones. ``objects_expire`` is the upper bound of distinct addresses for
-    which this holds. Those at risk are the part that the documented rule keeps. ``objects_kept`` counts what
-    the stored rules keep of the objects that were read. Objects are None if they are unknown."""
+    """The effect of a change at one moment. ``commits_expire`` counts the commits that the server keeps by
+    the stored rules but not by the proposed ones. ``objects_expire`` is the upper bound of distinct addresses
+    for which the same is true. Those at risk are the part that the documented rule keeps. ``objects_kept``
+    counts what the stored rules keep of the objects that were read. Objects are None if they are unknown."""
 
     as_of: datetime
     commits_kept_before: int
@@ -71,7 +71,7 @@ class HorizonImpact:
 
     @property
     def percent_expire(self) -> float | None:
-        """Objects that expire, in percent of those that are kept before the change."""
+        """The objects that expire, as a percentage of those that are kept before the change."""
         if self.objects_expire is None:
             return None
         if not self.objects_expire:
@@ -81,8 +81,8 @@ class HorizonImpact:
 
 class ImpactStatus(str, Enum):
     """``simulated``: objects were read. ``unaffected``: no commit expires or is kept again, so no object
-    does. ``unknown``: objects could not be read, for which there is a gate. ``not_asked``: nothing changes,
-    or ``--simulate none`` on a repository without writes."""
+    does. ``unknown``: objects could not be read, which a gate refuses. ``not_asked``: nothing changes, or
+    ``--simulate none`` on a repository without writes."""
 
     SIMULATED = "simulated"
     UNAFFECTED = "unaffected"
@@ -92,8 +92,8 @@ class ImpactStatus(str, Enum):
 
 @dataclass(frozen=True)
 class TagLoss:
-    """A tag whose commit loses objects, now or at a later horizon. ``objects`` and ``size_bytes`` count all
-    that it loses until the last horizon."""
+    """A tag whose commit loses objects, now or at a later horizon. ``objects`` and ``size_bytes`` count
+    everything that it loses by the last horizon."""
 
     tag: str
     commit_id: str
@@ -111,7 +111,7 @@ class PrefixImpact:
 
 @dataclass(frozen=True)
 class Backlog:
-    """The data that the stored rules already let expire, whether this plan is applied or not. Objects are
+    """The data that the stored rules already let expire, whether or not this plan is applied. Objects are
     None without ``--backlog``."""
 
     commits: int
@@ -137,10 +137,10 @@ class Impact:
     """SHA-256 over all commits that are kept now and the verdicts that keep them. Impacts with equal digests
     are equal."""
     blind_to: tuple[str, ...] = ()
-    """What was not read, in sentences: dangling commits with ``--read-only``, and always uncommitted
-    changes."""
+    """What was not read, as sentences: always uncommitted changes, and dangling commits with
+    ``--read-only``."""
     shown: Shown | None = None
-    """The objects that expire. None if nothing was judged, or if there are too many."""
+    """The objects that expire, or None if nothing was judged or there are too many."""
 
     @property
     def now(self) -> HorizonImpact | None:
@@ -218,8 +218,8 @@ class RepositoryPlan:
     ``creation_date`` (epoch seconds) and ``storage_namespace`` distinguish repositories of the same name.
     ``action``, ``before``, ``after`` and ``changes`` describe the GC rules, without the rules of pins.
     ``branch_lifecycle`` and ``object_lifecycle`` are set if the tree manages them on the server.
-    ``lifecycle`` is set if lakeplan enforces the policies: an apply writes nothing of it.
-    ``cost_per_gb_month`` is the server's price, if the tree has one. ``pins`` is None if there are none and
+    ``lifecycle`` is set if lakeplan enforces the policies, and an apply writes nothing of it.
+    ``cost_per_gb_month`` is the server's price, if the tree has one. ``pins`` is None if no pins exist and
     the tree requires none.
     """
 
@@ -250,7 +250,7 @@ class RepositoryPlan:
     cost_per_gb_month: Price | None = None
     pins: PinsPlan | None = field(default=None, metadata=OPTIONAL)
     held_deletions: tuple[str, ...] = field(default=(), metadata=NOT_IN_DOCUMENT)
-    """Held branches that the server's policies would delete, in sentences. The plan file has only the gates
+    """Held branches that the server's policies would delete, as sentences. The plan file has only the gates
     that name them."""
 
     @property
@@ -258,8 +258,8 @@ class RepositoryPlan:
         return f"{self.server}/{self.name}"
 
     def is_of(self, creation_date: int, storage_namespace: str) -> bool:
-        """Return whether a live repository is the planned one, not another of the same name. Redacted plans
-        have a digest of the namespace."""
+        """Return whether a live repository is the planned one and not another with the same name. Redacted
+        plans have a digest of the namespace."""
         names = (storage_namespace, path_digest(self.key, storage_namespace))
         return self.creation_date == creation_date and self.storage_namespace in names
 
@@ -290,7 +290,7 @@ class RepositoryPlan:
 
     @property
     def overall(self) -> Action:
-        """The action of all settings that are written if it is the same, otherwise ``change``."""
+        """The action of the settings that are written if it is the same for all, otherwise ``change``."""
         pins = Action.CHANGE if self.pins is not None and self.pins.writes else Action.NONE
         actions = {a for a in (self.action, pins, *(s.action for s in self.settings)) if a.writes}
         if not actions:
@@ -323,10 +323,10 @@ class Plan:
 
     ``tree_digest`` identifies the tree (``Tree.digest``); ``tree_commit`` is its git commit, if it has one.
     ``allowed`` lists the gates that ``--allow`` overrode. ``base`` is the git commit of ``--base``:
-    ``loosenings`` are the safety settings that are weaker than there, gates were judged by the stricter
-    thresholds of both trees, and ``impact_tolerance_percent`` and ``max_plan_age_seconds`` are the stricter
-    ones, for the apply. ``sweep_guards`` has, by ``server/name``, the settings of ``apply --sweep`` if the
-    tree alone has weaker ones. ``runner`` is None if no range was read."""
+    ``loosenings`` are the safety settings that are weaker than in the base tree. Gates were judged by the
+    stricter thresholds of the two trees, and ``impact_tolerance_percent`` and ``max_plan_age_seconds`` are
+    the stricter values, for the apply. ``sweep_guards`` has, by ``server/name``, the settings of ``apply
+    --sweep`` if those of the tree alone are weaker. ``runner`` is None if no range was read."""
 
     as_of: datetime
     lakeplan_version: str
@@ -347,7 +347,8 @@ class Plan:
     sweep_guards: Mapping[str, SweepGuard] = field(default_factory=dict)
     runner: RunnerChoice | None = None
     same_as_base: frozenset[str] = field(default=frozenset(), metadata=NOT_IN_DOCUMENT)
-    """``server/name`` of the repositories that the tree configures as the base does. Not in the plan file."""
+    """``server/name`` of the repositories that the tree configures in the same way as the base tree. Not in
+    the plan file."""
     tree_name: str = ""
     """The name of the tree; "" if it has none."""
     what_if: tuple[str, ...] | None = field(default=None, metadata=OPTIONAL)

@@ -1,7 +1,7 @@
 """The JSON of a plan: the fields of its dataclasses under their names.
 
-``digest`` is the SHA-256 of the canonical document without itself, so that an incomplete or edited file is
-noticed.
+``digest`` is the SHA-256 of the canonical document without itself, so that lakeplan notices an incomplete or
+edited file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def to_document(plan: Plan) -> dict[str, Json]:
 
 def summarise(plan: Plan) -> dict[str, Json]:
     """Return the totals over the repositories that are written. Unknown impacts count as 0 here.
-    ``impact_unknown`` is the number of repositories that have one."""
+    ``impact_unknown`` is the number of repositories with an unknown impact."""
     writes = plan.writes
     now = [h for r in writes if (h := r.impact.now) is not None]
     month = [h for r in writes if (h := r.impact.horizons.get(Horizon.MONTH.value)) is not None]
@@ -86,8 +86,8 @@ def _costs(writes: Sequence[RepositoryPlan]) -> list[dict[str, Json]]:
 
 
 def _branches(plan: Plan) -> dict[str, Json]:
-    """Return what the next ``branches run`` does. All figures are None if the plan could list no branches for
-    it; those of objects are None if not all were read."""
+    """Return what the next ``branches run`` does. All figures are None if the plan could not list any
+    branches for it. Figures of objects are None if not all were read."""
     listed = [r.lifecycle for r in plan.repositories if r.failure is None and r.lifecycle is not None]
     settled = [b.totals[SETTLED] for b in listed if SETTLED in b.totals]
     known = not any(b.unknown for b in listed) and all(t.objects is not None for t in settled)
@@ -111,8 +111,8 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
     """Return the plan in the text of a plan file, which may come from a stranger. ``problem`` returns what a
     schema finds wrong with the document, or "".
 
-    Raises LakeplanError, which names the file, if the file is incomplete, edited or no plan, or has anything
-    that lakeplan does not write. Totals and ETags must be those that follow from the rest.
+    Raises LakeplanError, which names the file, if the file is incomplete, was edited, is not a plan, or has
+    anything that lakeplan does not write. Totals and ETags must match the rest of the document.
     """
     hint = "Run `lakeplan plan --out FILE` to make it again."
     try:
@@ -120,7 +120,7 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
     except ValueError as error:
         what = str(error) if isinstance(error, TooLarge) else "it is truncated or not JSON"
         raise LakeplanError(
-            f"not a complete plan file ({what})", where=where, hint=hint, detail=str(error)
+            f"cannot read the plan file: {what}", where=where, hint=hint, detail=str(error)
         ) from None
     if foreign := format_problem(document, PLAN_FORMAT):
         raise LakeplanError(f"cannot read the plan file: {foreign}", where=where, hint=hint)
@@ -133,7 +133,7 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
         if len({r.key for r in plan.repositories}) != len(plan.repositories):
             raise ValueError("it lists a repository twice")
         if to_document(plan)["digest"] != document["digest"]:
-            raise ValueError("its totals or ETags are not those of its repositories")
+            raise ValueError("its totals or ETags do not match its repositories")
         for repository in plan.repositories:
             _check_shown(repository)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -144,12 +144,12 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
 
 
 def _check_shown(plan: RepositoryPlan) -> None:
-    """Raise ValueError if the records in the plan file are not those that it counts."""
+    """Raise ValueError if the records in the plan file do not match its counts."""
     shown = plan.impact.shown
     if shown is None:
         return
     if bool(shown.inline) != (0 < shown.records <= INLINE_RECORDS):
-        raise ValueError(f"{plan.key} has its objects in the wrong place")
+        raise ValueError(f"the objects of {plan.key} are in the wrong place")
     shown.read()
 
 
@@ -161,8 +161,8 @@ def dump_objects(plan: Plan) -> bytes:
 
 
 def with_objects(plan: Plan, data: bytes) -> Plan:
-    """Return the plan with the records of the file beside it. Raises ValueError if they are not the
-    plan's."""
+    """Return the plan with the records of the file beside it. Raises ValueError if they belong to another
+    plan."""
     head, at = len(OBJECTS_HEAD), len(OBJECTS_HEAD)
     known: dict[str, Shown] = {}
     for repository in _stored_apart(plan):
@@ -186,7 +186,7 @@ def with_shown(plan: Plan, known: Mapping[str, Shown]) -> Plan:
 
 
 def needs_objects_file(plan: Plan) -> bool:
-    """Return whether a plan has more records than fit into the plan file."""
+    """Return whether a plan has too many records for the plan file."""
     return bool(_stored_apart(plan))
 
 
@@ -195,7 +195,7 @@ def _stored_apart(plan: Plan) -> list[RepositoryPlan]:
 
 
 def _briefly(error: Exception) -> str:
-    text = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+    text = f"it has no key {error}" if isinstance(error, KeyError) else str(error)
     return text if len(text) <= 300 else text[:299] + "…"
 
 
@@ -205,7 +205,7 @@ def digest_of(document: Mapping[str, Json]) -> str:
 
 def rules_from_body(body: Mapping[str, Json]) -> GcRules:
     """Return the rules of a JSON body. Raises KeyError or TypeError unless days are whole numbers, and
-    ValueError for a branch that is named twice."""
+    ValueError if a branch occurs twice."""
     branches: dict[str, int] = {}
     for item in _typed(_typed(body, dict)["branches"], list):
         name = _typed(_typed(item, dict)["branch_id"], str)

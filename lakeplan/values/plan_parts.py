@@ -32,13 +32,13 @@ class SettingChange:
 
 @dataclass(frozen=True)
 class BranchFate:
-    """A branch that policies delete now, or within thirty days without new writes.
+    """A branch that policies delete now, or within 30 days without new writes.
 
-    ``goes_at`` is when the proposed policies delete it, and ``before_at`` when the stored ones do; None if
-    they do not within that time. ``policy`` is the first proposed one that does. ``idle`` says whether an
-    idle age decides. ``uncommitted`` counts the changes that would be lost, or the first of them
-    (``uncommitted_more``); None if they were not read. ``pulls`` are open pull requests from the branch.
-    ``tags`` are those in its history and not in that of the default branch.
+    ``goes_at`` is when the proposed policies delete it, and ``before_at`` when the stored ones do, or None if
+    they do not delete it within that time. ``policy`` is the first proposed one that does. ``idle`` says
+    whether an idle age decides. ``uncommitted`` counts the changes that would be lost, or only the first of
+    them (``uncommitted_more``), or is None if they were not read. ``pulls`` are open pull requests from the
+    branch. ``tags`` are those in its history but not in that of the default branch.
     """
 
     branch_id: str
@@ -63,7 +63,7 @@ class BranchFate:
 @dataclass(frozen=True)
 class SettingPlan:
     """Policies or object rules. ``server_etag`` is the server's, which an apply sends in ``If-Match``, or ""
-    if nothing is set or the server sent none. ``notes`` are for the reviewer, one line each."""
+    if nothing is set or the server sent no ETag. ``notes`` are for the reviewer, one line each."""
 
     kind: ClassVar[SettingKind]
     action: Action
@@ -170,13 +170,14 @@ class BranchRow:
         return self.is_deleted or self.reason in _AWAITS_NOTICE
 
     def is_deleted_by(self, moment: datetime) -> bool:
-        """Return whether it is deleted by then if nobody writes. Uncommitted changes may still keep it."""
+        """Return whether it is deleted by ``moment`` without new writes. Uncommitted changes may still keep
+        it."""
         is_due = self.due is not None and self.due <= moment
         return self.is_deleted or (is_due and self.reason in _DELETED_WHEN_DUE)
 
 
 def branch_row(outlook: BranchOutlook) -> BranchRow:
-    """Return the branch as documents have it, with moments to the second."""
+    """Return the branch as documents show it, with times to the second."""
     facts, verdict, staged = outlook.facts, outlook.verdict, outlook.staged
     return BranchRow(
         facts.branch_id,
@@ -212,10 +213,10 @@ def _second(moment: datetime | None) -> datetime | None:
 class BranchesPlan:
     """The branches of a repository and what ``branches run`` does to each. An apply deletes none of them.
 
-    Ages are as of ``as_of``. ``deletions`` counts, by horizon, the branches that are deleted by then if
-    nobody writes. ``totals`` has the consequences of the deletions that are due, under the rules after the
-    plan, at ``now``, ``plus_7_days``, ``plus_30_days`` and ``settled``. It is empty without deletions or
-    rules. ``unknown`` says why the branches could not be inspected.
+    Ages are as of ``as_of``. ``deletions`` counts, by horizon, the branches that are deleted by then without
+    new writes. ``totals`` has the consequences of the deletions that are due, under the rules after the plan,
+    at ``now``, ``plus_7_days``, ``plus_30_days`` and ``settled``. It is empty without deletions or rules.
+    ``unknown`` says why the branches could not be inspected.
     """
 
     as_of: datetime
@@ -229,7 +230,7 @@ class BranchesPlan:
 
     @property
     def expired(self) -> int:
-        """The number of branches that the next run deletes or gives notice of."""
+        """The number of branches that the next run deletes or announces for deletion."""
         return sum(1 for row in self.branches if row.is_expired)
 
 
@@ -239,16 +240,16 @@ NOT_IN_DOCUMENT = {"not_in_document": True}
 OPTIONAL = {"optional": True}
 """Metadata of a field that documents omit if it is None."""
 INLINE_RECORDS = 2_000
-"""The most records of a repository that are in the plan file itself."""
+"""The maximum number of records per repository in the plan file itself."""
 
 
 class Bit(IntFlag):
     """Why there is a record of an object or a commit."""
 
     NOW = 1
-    """The object expires at once."""
+    """The object expires now."""
     WEEK = 2
-    """It expires within seven days, if nobody writes."""
+    """It expires within seven days, without new writes."""
     BACKLOG = 4
     """The stored rules do not keep it either."""
     COMMIT_NOW = 8
@@ -258,7 +259,7 @@ class Bit(IntFlag):
 @dataclass(frozen=True)
 class Shown:
     """The records of one repository: their number and SHA-256. If there are few, ``inline`` has them in
-    base64. Otherwise they are in the file beside the plan, and in ``data`` after that was read."""
+    base64. Otherwise they are in the file beside the plan, and in ``data`` after that file was read."""
 
     records: int
     sha256: str
@@ -276,9 +277,9 @@ class Shown:
         return len(data) == size and hashlib.sha256(data).hexdigest() == self.sha256
 
     def read(self) -> Records | None:
-        """Return the records, or None if the file beside the plan was not read. Raises ValueError if they are
-        not those of the plan."""
-        # Commands that read no plan start without numpy.
+        """Return the records, or None if the file beside the plan was not read. Raises ValueError if they do
+        not belong to the plan."""
+        # Imported here so that commands that read no plan start without numpy.
         from lakeplan.values.shown_records import Records
 
         data = self.data
@@ -287,5 +288,5 @@ class Shown:
         if data is None:
             data = base64.b64decode(self.inline, validate=True)
         if not self.is_of(data):
-            raise ValueError("the recorded objects are not those of the plan")
+            raise ValueError("the recorded objects do not belong to the plan")
         return Records(data)

@@ -19,13 +19,13 @@ class Step(Protocol):
 class Progress(Protocol):
     @property
     def is_shown(self) -> bool:
-        """Whether it is shown. Otherwise nothing needs to be counted only for it."""
+        """Whether progress is shown. If not, nothing needs to be counted for it alone."""
 
     def task(self, text: str, total: int | None) -> AbstractContextManager[Step]:
-        """Begin work of ``total`` steps (None: unknown). The callable reports steps that are done."""
+        """Begin work of ``total`` steps (None: unknown). The callable reports finished steps."""
 
     def note(self, text: str) -> None:
-        """Report on the work of another program, also without a terminal."""
+        """Report on the work of another program, even without a terminal."""
 
 
 class Silent:
@@ -48,8 +48,8 @@ def nothing(count: int = 1) -> None:
 
 
 def in_parallel(work: Callable[[T], U], items: Iterable[T], workers: int, step: Step = nothing) -> list[U]:
-    """The results of ``work`` in the order of ``items``. Several run at a time. ``step`` is called after
-    each."""
+    """Return the results of ``work`` in the order of ``items``. Several calls run at a time. ``step`` is
+    called after each."""
 
     def one(item: T) -> U:
         try:

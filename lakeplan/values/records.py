@@ -1,4 +1,4 @@
-"""Records as JSON: their digests, moments and shapes."""
+"""Records as JSON: their digests, times and shapes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lakeplan.limits import TooLarge, parse_json
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _FIRST = datetime.min.replace(tzinfo=timezone.utc) + timedelta(days=1)
 _LAST = datetime.max.replace(tzinfo=timezone.utc) - timedelta(days=1)
-"""One day inside the calendar, so that every time zone has these moments."""
+"""One day inside the ends of the calendar, so that these moments exist in every time zone."""
 LAST_YEAR = 9000
-"""The last year of a moment that lakeplan can have recorded, or that a person can have meant."""
+"""The last year that lakeplan can have recorded or a person can have meant."""
 _FIRST_US, _LAST_US = ((end - _EPOCH) // timedelta(microseconds=1) for end in (_FIRST, _LAST))
 
 
 def moment_of(us: int) -> datetime:
-    """Return UTC microseconds as a moment. A commit may have any number: the nearest possible moment
-    counts."""
+    """Return UTC microseconds as a datetime. A commit may have any number, so the nearest possible time is
+    returned."""
     return _EPOCH + timedelta(microseconds=min(max(us, _FIRST_US), _LAST_US))
 
 
@@ -53,7 +53,7 @@ def json_line(value: object) -> bytes:
 
 
 def json_text(value: object, *, indent: int = 2) -> bytes:
-    """A record as it is stored where people may read it."""
+    """Return a record as it is stored where people may read it."""
     text = json.dumps(value, indent=indent, sort_keys=True, ensure_ascii=False)
     return f"{text}\n".encode("utf-8", "backslashreplace")
 
@@ -63,7 +63,7 @@ Shape = Callable[[Any, str], None]
 
 
 def read_record(data: bytes, shape: Shape, *, what: str, where: str, hint: str) -> dict[str, Any]:
-    """Return the document of a record, after a check of its shape. ``what`` is its name in messages.
+    """Return the document of a record after checking its shape. ``what`` is its name in messages.
 
     Raises FormatError with ``where`` and ``hint`` for a damaged record.
     """
@@ -82,7 +82,7 @@ class WrongShape(ValueError):
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object of these pairs, for ``parse_json``. Raises Misshapen if a key appears twice, because
+    """Return the object of these pairs, for ``parse_json``. Raises WrongShape if a key appears twice, because
     JSON readers disagree about which one counts."""
     values = dict(pairs)
     if len(values) != len(pairs):
@@ -91,7 +91,7 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def record(required: Mapping[str, Shape], optional: Mapping[str, Shape] | None = None) -> Shape:
-    """Return the shape of an object with these keys. Optional ones may be missing or null."""
+    """Return the shape of an object with these keys. Optional keys may be missing or null."""
 
     def check(value: Any, name: str) -> None:
         if not isinstance(value, dict):
@@ -137,7 +137,7 @@ def or_null(shape: Shape) -> Shape:
 
 
 def exactly(*values: str) -> Shape:
-    """Return the shape of one of these texts."""
+    """Return the shape of a value that is one of these texts."""
 
     def check(value: Any, name: str) -> None:
         if not isinstance(value, str) or value not in values:
@@ -148,7 +148,7 @@ def exactly(*values: str) -> Shape:
 
 def text(value: Any, name: str) -> None:
     if not isinstance(value, str):
-        raise _wrong(value, name, "a text")
+        raise _wrong(value, name, "text")
 
 
 def flag(value: Any, name: str) -> None:
@@ -163,7 +163,7 @@ def count(value: Any, name: str) -> None:
 
 
 def days(value: Any, name: str) -> None:
-    """A number of days as a server may store it."""
+    """A number of days, within the range that a server can store."""
     if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 31) <= value < 1 << 31:
         raise _wrong(value, name, "a number of days")
 
@@ -178,13 +178,13 @@ def any_moment(value: Any, name: str) -> None:
     try:
         read = moment_in(value)
     except ValueError:
-        raise _wrong(value, name, "a moment") from None
+        raise _wrong(value, name, "a time in ISO 8601") from None
     if read.tzinfo is None:
         raise _wrong(value, name, "a time with a time zone")
 
 
 def moment(value: Any, name: str) -> None:
-    """Like ``any_moment``, but far enough from the ends of the calendar to calculate with."""
+    """Like ``any_moment``, but far enough from the ends of the calendar for calculations."""
     any_moment(value, name)
     if not 1 < moment_in(value).year < LAST_YEAR:
         raise _wrong(value, name, "a plausible time")

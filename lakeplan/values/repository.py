@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 FIRST_VERSION_WITH_FIRST_PARENT_MAIN = 1
-"""From this commit version on the main parent is the first parent; before (version 0), the last."""
+"""From this commit version on, the main parent is the first parent. In version 0 it is the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """One commit. ``creation_us`` is UTC microseconds since the epoch. ``meta_range_id`` is "" for a
-    repository's first commit, which holds nothing."""
+    repository's first commit, which has no objects."""
 
     id: str
     creation_us: int
@@ -35,8 +35,8 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch. ``creation_date`` and ``update_date`` (last write) are epoch seconds as Enterprise servers
-    list them, or None on open-source servers and in refs dumps."""
+    """A branch. ``creation_date`` and ``update_date`` (last write) are in epoch seconds on Enterprise
+    servers, and None on open-source servers and in refs dumps."""
 
     id: str
     commit_id: str
@@ -83,7 +83,8 @@ class Repository:
 
 @dataclass(frozen=True)
 class ServerIdentity:
-    """The identity of a server. ``context`` is its ``version_context``, ``date`` its clock (or None)."""
+    """The identity of a server. ``context`` is its ``version_context``, and ``date`` is the time of its
+    clock, or None."""
 
     version: str
     context: str

@@ -39,17 +39,17 @@ class RulesBody(TypedDict):
 
 
 MAX_DAYS = 36_500
-"""The most days a tree may require."""
+"""The maximum number of days that a tree may require."""
 ABSENT_ETAG = "absent"
-"""ETag of rules that are not set (the design: ``absent`` when unset)."""
+"""ETag of rules that are not set (``absent`` in the design)."""
 
 
 @dataclass(frozen=True)
 class GcRules:
     """The rules that ``GET …/settings/gc_rules`` returns. ``branches`` maps exact branch ids to retention
-    days, sorted by id: the server's order is random.
+    days, sorted by id, because the server's order is random.
 
-    Values are as the server stores them, also negative ones, zero, and branches that do not exist
+    Values are as the server stores them, including negative ones, zero, and branches that do not exist
     (lakefs/api.md, "Nothing is validated").
     """
 
@@ -63,7 +63,7 @@ class GcRules:
         return hash((self.default_retention_days, tuple(self.branches.items())))
 
     def days_for(self, branch_id: str) -> int:
-        """Return the retention days of a branch: those of its own rule, or the default."""
+        """Return the retention days of a branch from its own rule, or the default."""
         return self.branches.get(branch_id, self.default_retention_days)
 
     def to_body(self) -> RulesBody:
@@ -74,15 +74,15 @@ class GcRules:
         }
 
     def oddities(self, branches: Collection[str] | None) -> list[str]:
-        """The nonsense in rules, in words, since servers validate nothing. ``branches`` are the existing
-        branches, or None if unknown."""
+        """Describe implausible values in the rules, because servers validate nothing. ``branches`` are the
+        existing branches, or None if unknown."""
         named = {"by default": self.default_retention_days} | {
             f"on branch {branch!r}": days for branch, days in self.branches.items()
         }
         oddities = []
         for where, days in named.items():
             if days < 1:
-                cut = ", perhaps a larger number that was cut to 32 bits" if days < 0 else ""
+                cut = ", possibly a larger number truncated to 32 bits" if days < 0 else ""
                 oddities.append(f"{days} retention days {where}: only HEADs are kept{cut}")
             elif days > MAX_DAYS:
                 oddities.append(f"{days:,} retention days {where}: more than a century, so nothing expires")
@@ -104,9 +104,9 @@ class NoRules(Enum):
 
 NO_RULES = NoRules.NONE
 RulesBefore = GcRules | NoRules | None
-"""Rules at an earlier moment. None if they are not known."""
+"""Rules at an earlier moment, or None if they are not known."""
 
 
 def etag_of(rules: GcRules | None) -> str:
-    """Return the ETag of rules; ``absent`` if none are set."""
+    """Return the ETag of rules, or ``absent`` if none are set."""
     return ABSENT_ETAG if rules is None else rules.etag

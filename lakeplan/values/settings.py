@@ -28,7 +28,7 @@ from lakeplan.values.rules import ABSENT_ETAG
 @dataclass(frozen=True)
 class Policy:
     """A branch lifecycle policy. ``id`` is None until a server assigns one. It has one or two thresholds, and
-    deletes a branch that crossed all of them."""
+    deletes a branch that has crossed all of them."""
 
     id: str | None
     patterns: tuple[str, ...]
@@ -51,7 +51,8 @@ class BranchSettings:
         FLAG,
         False,
         stricter=ON,
-        help="Delete only branches whose HEAD is in the history of the default branch.",
+        help="Delete only branches that are merged, which means that their HEAD is in the history of the"
+        " default branch.",
     )
     min_keep: int = setting(
         COUNT,
@@ -65,7 +66,7 @@ class BranchSettings:
     keep_with_open_pull_request: bool = setting(
         FLAG, True, stricter=ON, help="Keep branches that are the source of an open pull request."
     )
-    # Although the server itself lets an administrator delete it.
+    # Stricter than the server, which lets an administrator delete such a branch.
     keep_protected: bool = setting(
         FLAG, True, stricter=ON, help="Keep branches that a branch protection rule of the server matches."
     )
@@ -73,15 +74,15 @@ class BranchSettings:
         words("never", "head_commit"),
         "never",
         stricter=strictest_first("never", "head_commit"),
-        help="`never`: the age of a branch counts from lakeplan's first inspection. `head_commit`: branches "
-        "that existed at the first inspection count as created when their HEAD commit was.",
+        help="`never`: the age of a branch counts from lakeplan's first inspection. `head_commit`: for"
+        " branches that existed at the first inspection, it counts from the creation of their HEAD commit.",
     )
     notice_period_seconds: int = setting(
         NOTICE_PERIOD,
         "0s",
         stricter=MORE,
-        help="Delete a branch only this long after the repository owner's channel under `notify` accepted a"
-        " notice of it. `0s` means without notice.",
+        help="Delete a branch only this long after the repository owner's channel in `notify` accepted a"
+        " notice about it. `0s` deletes without notice.",
     )
 
 
@@ -147,8 +148,8 @@ T = TypeVar("T", bound=SettingItem)
 
 @dataclass(frozen=True)
 class Stored(Generic[T]):
-    """A setting as a server stores it. ``items`` is None if nothing is set, which an empty list means too.
-    ``etag`` is the server's, to be sent back unchanged in ``If-Match``, or "" if it sent none."""
+    """A setting as a server stores it. ``items`` is None if nothing is set, and an empty list means the same.
+    ``etag`` is the server's, to be sent back unchanged in ``If-Match``, or "" if the server sent no ETag."""
 
     items: tuple[T, ...] | None
     etag: str = ""
@@ -200,7 +201,8 @@ def _rule(item: Mapping[str, Any]) -> ObjectRule:
 
 
 def canonical(item: SettingItem) -> SettingItem:
-    """Return the item with its patterns or branches sorted and without duplicates, which mean nothing."""
+    """Return the item with its patterns or branches sorted and without duplicates: order and duplicates have
+    no meaning."""
     if isinstance(item, Policy):
         return replace(item, patterns=tuple(sorted(set(item.patterns))))
     return replace(item, branches=tuple(sorted(set(item.branches))))

@@ -64,7 +64,7 @@ def commit_digests(key: str, commits: Iterable[str]) -> Digests:
 
 
 def packed(parts: Iterable[tuple[Digests, int | npt.NDArray[np.uint8]]]) -> bytes:
-    """Return the records of digests and their bits, in order. The bits of equal digests are joined."""
+    """Return the records of digests and their bits, in order. The bits of equal digests are combined."""
     arrays = []
     for digests, bits in parts:
         records = np.empty(digests.size, RECORD)

@@ -29,7 +29,7 @@ MAX_VERDICT_BITS = 62
 
 @dataclass(frozen=True)
 class Transition:
-    """A change after which an object expires if its mask has a ``before`` bit and no ``after`` bit, or if it
+    """A change by which an object expires if its mask has a ``before`` bit and no ``after`` bit, or if it
     expires in one of the ``others``."""
 
     before: int
@@ -42,7 +42,7 @@ class Transition:
 
     @property
     def bits(self) -> tuple[tuple[int, int], ...]:
-        """The ``before`` and ``after`` bits of this and of the others."""
+        """The ``before`` and ``after`` bits of this transition and of the others."""
         return ((self.before, self.after), *(pair for other in self.others for pair in other.bits))
 
 
@@ -77,7 +77,7 @@ def total_of(amounts: Iterable[Amount]) -> Amount:
 
 
 def total_row(rows: Iterable[AmountRow]) -> AmountRow:
-    """The sum of amounts in documents. Their other keys do not matter."""
+    """Return the sum of amounts in documents. Their other keys are ignored."""
     return total_of(map(Amount.from_row, rows)).to_row()
 
 
@@ -96,7 +96,7 @@ class _ByMask:
     by_mask: Mapping[int, Amount]
 
     def amount(self, transition: Transition) -> Amount:
-        """Return what expires in a transition."""
+        """Return the amount that expires in a transition."""
         return total_of(amount for mask, amount in self.by_mask.items() if transition.expires(mask))
 
 
@@ -112,13 +112,13 @@ class StoredAmounts(_ByMask):
 
 @dataclass(frozen=True)
 class ImpactResult(_ByMask):
-    """The objects of a namespace by their mask, over every range that was read.
+    """The objects of a namespace by their mask, from every range that was read.
 
     Nothing is read if no object can expire in any transition: ``by_mask`` is then empty, ``ranges_read`` is
     0, and all transitions are zero. ``prefixes`` has at most the 1,000 largest rows. Figures are upper
     bounds: they come from metadata, which also names objects that are no longer stored. ``shown`` are the
-    records of the objects that were to be named (``lakeplan.values.plan_parts``), or None if there are too
-    many. ``runner`` is None if nothing was read. ``stored`` lowers none of the other figures.
+    records of the objects that were requested by name (``lakeplan.values.plan_parts``), or None if there are
+    too many. ``runner`` is None if nothing was read. ``stored`` does not reduce the other figures.
     """
 
     by_mask: Mapping[int, Amount]

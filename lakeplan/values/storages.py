@@ -1,4 +1,4 @@
-"""The kinds of storage: their URLs, what lakeplan does there, and the permissions that this needs.
+"""The kinds of storage: their URLs, what lakeplan does there, and the permissions that it needs.
 
 ``lakeplan.stores.open`` opens them, by the same names. ``SweepStore.facts`` asks a store about one bucket
 (versions, soft delete).
@@ -31,18 +31,18 @@ class StorageKind:
     schemes: tuple[str, ...]
     form: UrlForm
     hadoop_schemes: tuple[str, ...] = ()
-    """Schemes of Hadoop's programs, and of namespaces made for them, for the same storage."""
+    """Schemes that Hadoop programs, and namespaces made for them, use for the same storage."""
     in_tree: bool = True
     refusal: tuple[str, str] | None = None
-    """Message and hint for a URL that lakeplan cannot open; None if it can."""
+    """Message and hint for a URL that lakeplan cannot open, or None if it can."""
     hosts: re.Pattern[str] | None = None
-    """The vendor's hosts. A group ``bucket`` is the bucket, if the host begins with it."""
+    """The vendor's hosts. If the host begins with the bucket, the group ``bucket`` matches it."""
     has_inventory: bool = False
-    """Whether it delivers an S3 inventory."""
+    """Whether the storage can deliver an S3 inventory."""
     grants: Mapping[str, str] = field(default_factory=dict)
     """The permissions to grant for each action of a sweep, as ``doctor`` names the action."""
     packages: tuple[str, ...] = ()
-    """The packages that Spark's workers import to read it."""
+    """The packages that Spark workers import to read it."""
 
     @property
     def can_be_swept(self) -> bool:
@@ -50,7 +50,7 @@ class StorageKind:
 
     @property
     def holds_documents(self) -> bool:
-        """Whether state and caches can be there."""
+        """Whether it can contain state and caches."""
         return self.refusal is None
 
     def check_url(self, url: str) -> None:
@@ -64,7 +64,7 @@ class StorageKind:
 
 
 AZURE_SUFFIXES = (".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net")
-_IN_A_SERVER = "Give the folder that contains it as file:///…"
+_IN_A_SERVER = "Write the folder that contains it as file:///…"
 
 STORAGES = (
     StorageKind(
@@ -82,7 +82,7 @@ STORAGES = (
             "write objects": "s3:PutObject",
             "read objects": "s3:GetObject",
             "copy objects": "s3:GetObjectTagging and s3:PutObjectTagging",
-            "delete objects": "s3:DeleteObject (for versions: all, also s3:ListBucketVersions and"
+            "delete objects": "s3:DeleteObject (for `versions: all`, also s3:ListBucketVersions and"
             " s3:DeleteObjectVersion)",
         },
         packages=("boto3",),
@@ -108,7 +108,7 @@ STORAGES = (
         "local",
         ("local",),
         UrlForm.SERVER,
-        refusal=("local:// names a place inside a lakeFS server", _IN_A_SERVER),
+        refusal=("a local:// URL names a folder inside a lakeFS server", _IN_A_SERVER),
     ),
     StorageKind("folder", ("file",), UrlForm.FOLDER, in_tree=False),
     StorageKind(
@@ -130,7 +130,7 @@ STORAGES = (
         ("mem",),
         UrlForm.SERVER,
         in_tree=False,
-        refusal=("mem:// names a place inside a lakeFS server", _IN_A_SERVER),
+        refusal=("a mem:// URL names data inside a lakeFS server", _IN_A_SERVER),
     ),
 )
 BY_SCHEME: Mapping[str, StorageKind] = {scheme: kind for kind in STORAGES for scheme in kind.schemes}
@@ -144,7 +144,7 @@ def storage_of(url: str) -> StorageKind | None:
 
 
 def can_be_swept(namespace: str) -> bool:
-    """Return whether lakeplan can sweep namespaces of this kind. An unknown kind counts as one: opening it
-    fails with the reason."""
+    """Return whether lakeplan can sweep namespaces of this kind. An unknown kind counts as supported, because
+    opening it fails with the reason."""
     kind = storage_of(namespace)
     return kind is None or kind.can_be_swept

@@ -28,10 +28,10 @@ from lakeplan.values.simulation import Amount, RunnerChoice, total_of
 
 
 class Versions(Enum):
-    """The versions of an object that a deletion removes in a store that keeps versions."""
+    """The versions of an object that a deletion removes in a versioned store."""
 
     MARKER = "marker"
-    """Only the current one. Older versions remain and occupy storage."""
+    """Only the current version. Older versions remain and use storage."""
     ALL = "all"
 
 
@@ -39,10 +39,10 @@ class Versions(Enum):
 class Deletion:
     """The result for one key of a batch.
 
-    ``reason`` is "" if the store confirmed that no object is at the key any more (S3 does not say whether one
-    was there). Otherwise it is the store's reason in a few words, without secrets. ``transient`` says whether
-    the same request may succeed later (throttling, an internal error), and ``changed`` whether the object was
-    not deleted because it is not the expected one.
+    ``reason`` is "" if the store confirmed that the key has no object now (S3 does not say whether it had
+    one). Otherwise it is the store's reason in a few words, without secrets. ``transient`` says whether the
+    same request may succeed later (throttling, an internal error), and ``changed`` whether the object was
+    kept because it is not the expected one.
     """
 
     key: str
@@ -60,7 +60,7 @@ class StoreFacts:
     """How a store treats deleted data. None if it does not report that (no permission, or no such request).
 
     ``versioned``: deleted objects remain as older versions. ``soft_delete``: deleted objects remain for some
-    time and occupy storage.
+    time and use storage.
     """
 
     versioned: bool | None = None
@@ -76,13 +76,13 @@ MARK_MAX_AGE_SECONDS = 72 * HOUR
 """Older marks are not swept, because too much may have changed."""
 CHANGED = "changed since it was marked"
 GONE = "gone when it was inspected"
-"""Why a sweep keeps an object or counts it as deleted. Both engines use these texts."""
+"""Reasons why a sweep keeps an object or counts it as deleted. Both engines use these texts."""
 
 
 @dataclass(frozen=True)
 class Hold:
-    """Data that no sweep may delete until the end of a day (in UTC; None: no end). ``name`` is a path prefix,
-    a branch or a pattern, a tag or a pattern, or a commit id or its beginning."""
+    """Data that no sweep may delete before the end of a day (in UTC; None: no end). ``name`` is a path
+    prefix, a branch or a pattern, a tag or a pattern, or a commit id or its beginning."""
 
     kind: Literal["prefix", "branch", "tag", "commit"]
     name: str
@@ -96,7 +96,7 @@ class Hold:
 @dataclass(frozen=True)
 class HeldCommit:
     """A commit that a hold kept at a mark. For a prefix, it is one that has a path below it, or "" if there
-    is none. ``until`` is the last day of the hold when it was last in the tree."""
+    is none. ``until`` is the last day of the hold, as last seen in the tree."""
 
     kind: Literal["prefix", "branch", "tag", "commit"]
     name: str
@@ -114,7 +114,7 @@ class SweepSettings:
         # lakeplan inspects again before every round and can save single objects; lakeFS's own job cannot.
         stricter=strictest_first("builtin", "lakefs-spark-client"),
         since_mark=SinceMark.ANY_CHANGE,
-        help="Who deletes objects: lakeplan itself, or lakeFS's own Spark job under lakeplan's rules.",
+        help="What deletes objects: lakeplan itself, or lakeFS's own Spark job with lakeplan's rules.",
     )
     automatic: bool = setting(
         FLAG,
@@ -127,7 +127,7 @@ class SweepSettings:
         words("delete", "quarantine"),
         "delete",
         stricter=strictest_first("quarantine", "delete"),
-        # Half a sweep in quarantine could neither be restored nor reported as one.
+        # A sweep of which only a part is in quarantine could be neither restored nor reported correctly.
         since_mark=SinceMark.NEW_MARK,
         help="Delete objects, or first move them to quarantine below `_lakeplan/quarantine/`.",
     )
@@ -151,7 +151,7 @@ class SweepSettings:
         "26h",
         stricter=MORE,
         help="Keep objects whose last commit is this close to its cutoff, because the server's clock and"
-        " time zone may differ. `0s` for no margin.",
+        " time zone may differ. `0s` means no margin.",
     )
     never_committed: Literal["keep", "collect"] = setting(
         words("keep", "collect"),
@@ -171,7 +171,7 @@ class SweepSettings:
         words("sample", "all"),
         "sample",
         stricter=strictest_first("all", "sample"),
-        help="Which deleted objects are checked again: a sample, or all.",
+        help="Check again that a sample of the deleted objects, or all of them, no longer exist.",
     )
     max_objects: int = setting(
         COUNT,
@@ -191,7 +191,7 @@ class SweepSettings:
         RATE,
         None,
         stricter=neutral("the speed does not change which objects are deleted"),
-        help="Objects deleted per second, across all workers; null for no limit.",
+        help="The maximum number of objects to delete per second, across all workers. `null` means no limit.",
     )
     quarantine_age_seconds: int = setting(
         AGE, "7d", stricter=MORE, help="`sweep purge` keeps quarantined copies younger than this."
@@ -203,7 +203,7 @@ OFFICIAL_ENGINE: Final = "lakefs-spark-client"
 
 
 def unknown_to_official(key: str, value: object) -> str:
-    """Return why lakeFS's own job does not support a value of a setting of ``sweep``, or "" if it does.
+    """Return why lakeFS's own job does not support a value of a ``sweep`` setting, or "" if it does.
     ``value`` is as in a tree or a mark."""
     if key == "mode" and value != "delete":
         return "it only deletes"
@@ -217,7 +217,7 @@ def unknown_to_official(key: str, value: object) -> str:
 if TYPE_CHECKING:
 
     class SettingsRow(TypedDict):
-        """``SweepSettings`` in a document. Outputs read these fields by name and list all others."""
+        """``SweepSettings`` in a document. Outputs read these fields by name, and list all other fields."""
 
         mode: Literal["delete", "quarantine"]
         never_committed: Literal["keep", "collect"]
@@ -230,17 +230,17 @@ class MarkClass(str, Enum):
     """The reason why an object is in a mark. ``deleted_classes`` returns those that a sweep may delete."""
 
     BACKLOG = "backlog"
-    """Expired already under the rules before their last change."""
+    """Already expired under the rules before their last change."""
     NEWLY_EXPIRED = "newly_expired"
-    """Expired because of the last change of the rules that lakeplan recorded."""
+    """Expired because of the last rule change that lakeplan recorded."""
     NEVER_COMMITTED = "never_committed"
-    """In no commit, and not uncommitted when the mark was made."""
+    """In no commit, and not an uncommitted change when the mark was made."""
     AT_RISK = "at_risk"
     """The server would delete it, but the documented rule keeps it. Kept."""
     PROTECTED = "protected"
     """A protected tag, a hold, or another repository's address keeps it. Kept."""
     UNCERTAIN_ADDRESS = "uncertain_address"
-    """A full address in an unusual spelling, or of an unknown place, may mean it. Kept."""
+    """A full address that is spelled unusually, or whose location is unknown, may refer to it. Kept."""
     NEAR_LIMIT = "near_limit"
     """Its last commit is within ``margin`` of its cutoff, or only the freshly expanded rules keep it.
     Kept."""
@@ -270,7 +270,7 @@ class Part:
     name: str
     rows: int
     size_bytes: int
-    """Bytes of the objects that it lists."""
+    """The size of the objects that it lists."""
     sha256: str
 
     def to_row(self) -> PartRow:
@@ -306,8 +306,8 @@ Outcome = Literal["deleted", "failed", "saved", "pending"]
 @dataclass(frozen=True)
 class PartResult:
     """The result of a sweep for the objects of one part, by status, with bytes as listed at the mark.
-    ``reasons`` counts why objects failed or were saved. ``verified`` objects were requested again and no
-    longer existed."""
+    ``reasons`` counts objects by why they failed or were saved. ``verified`` counts objects that were
+    requested again and no longer existed."""
 
     name: str
     amounts: Mapping[Status, Amount]

@@ -18,8 +18,8 @@ MAX_SECONDS = 36500 * 86400
 
 
 def parse_duration(text: str) -> int:
-    """Return the seconds of ``7d`` or ``1w3d12h`` (lakefs/branch-lifecycle.md). Raises ValueError, also for
-    0."""
+    """Return the seconds of ``7d`` or ``1w3d12h`` (lakefs/branch-lifecycle.md). Raises ValueError, including
+    for 0."""
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration such as 7d or 1w3d12h (s, m, h, d, w)")
     seconds = sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"[0-9]+[smhdw]", text))
@@ -72,9 +72,9 @@ def parse_percent(value: float | str) -> float:
 
 def parse_price(value: float | str) -> tuple[float, str]:
     """Return the amount and the currency of ``0.023 USD``. The currency is "" if none is named. Raises
-    ValueError, also for a number that the text form cannot have."""
+    ValueError, including for a number that the text form does not allow."""
     if not isinstance(value, str):
-        if not 0 <= value < 10**9:  # the cost of many bytes must be a number
+        if not 0 <= value < 10**9:  # the cost of any number of bytes must be finite
             raise ValueError("a price must be from 0 to 999999999")
         return abs(float(value)), ""
     match = _PRICE.fullmatch(value)
@@ -110,7 +110,7 @@ def parse_amount(value: float | str) -> float:
 
 
 def count_of(value: int, noun: str, plural: str = "") -> str:
-    """A count with its noun: ``1 object``, ``1,204 objects``, ``3 repositories``."""
+    """Return a count with its noun: ``1 object``, ``1,204 objects``, ``3 repositories``."""
     if value == 1:
         return f"1 {noun}"
     return f"{value:,} {plural or _plural(noun)}"

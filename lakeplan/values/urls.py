@@ -1,11 +1,12 @@
-"""URLs of servers, stores, namespaces and state, parsed in this one place.
+"""URLs of servers, stores, namespaces and state. All of them are parsed here.
 
 URLs come from trees that a pull request changes, and from servers. Libraries read the same odd URL in
-different ways: one of them would check a host, and another would connect elsewhere. Here every character is
-on a list, and whatever two readers could disagree about is refused: backslashes, white space, control
-characters, user info, percent-encoded hosts, numbers that mean addresses, empty and ``..`` parts of a path.
+different ways: one of them would check a host, and another would connect elsewhere. Here only listed
+characters are allowed, and anything that two readers could interpret differently is refused: backslashes,
+white space, control characters, user info, percent-encoded hosts, numbers that mean addresses, empty and
+``..`` parts of a path.
 
-The errors name the fault and never repeat the URL: it may hold a password or a signature.
+The errors name the fault and never repeat the URL, which may contain a password or a signature.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,31}://[A-Za-z0-9._:/\[\]-]*", re.
 
 
 class BadUrl(ValueError):
-    """A URL is refused. The message completes a sentence that begins with the URL."""
+    """A URL is refused. The message completes a sentence whose subject is the URL."""
 
 
 @dataclass(frozen=True)
 class WebUrl:
     """An http(s) URL. ``host`` is in lower case, IPv6 without brackets. ``port`` is None for the scheme's
-    own. ``parts`` are the decoded parts of the path."""
+    default port. ``parts`` are the decoded parts of the path."""
 
     scheme: str
     host: str
@@ -106,8 +107,8 @@ def parse_web_url(
 
 
 def parse_signed_url(text: str) -> WebUrl:
-    """Return scheme, host and port of a signed URL or a redirect. The path, which only the store reads, is
-    not parsed, and there may be a query. Raises BadUrl."""
+    """Return scheme, host and port of a signed URL or a redirect. The path is not parsed, because only the
+    store reads it. The URL may have a query. Raises BadUrl."""
     scheme, rest = _split_scheme(text, DEFAULT_PORTS)
     if odd := _ALLOWED.sub("", rest, count=1):
         raise BadUrl(f"{_character(odd[0])} cannot be part of a URL")
@@ -116,7 +117,7 @@ def parse_signed_url(text: str) -> WebUrl:
 
 
 def parse_bucket_url(text: str, schemes: Container[str] = frozenset({"s3"})) -> BucketUrl:
-    """Return the parts of ``s3://bucket/prefix``. Raises BadUrl, also for escapes, which readers read
+    """Return the parts of ``s3://bucket/prefix``. Raises BadUrl, including for escapes, which programs read
     differently."""
     scheme, rest = _split_scheme(text, schemes)
     bucket, _, prefix = rest.partition("/")
@@ -153,7 +154,7 @@ def parse_local_url(text: str) -> tuple[str, ...]:
 
 
 def shown_url(text: str) -> str:
-    """Return a URL for a message, without secrets and without what a terminal would act on."""
+    """Return a URL for a message, without secrets and without characters that a terminal would act on."""
     start = _PLAIN.match(text)
     if start is None:
         return "a URL without a scheme" if "://" not in text else "a URL that cannot be read"
@@ -166,7 +167,7 @@ def _split_scheme(text: str, schemes: Container[str]) -> tuple[str, str]:
     if len(text) > limits.URL_CHARACTERS:
         raise BadUrl(f"a URL may have at most {limits.URL_CHARACTERS:,} characters")
     for character in text:
-        if not character.isprintable() or character == "\\":  # of white space only the plain space is left
+        if not character.isprintable() or character == "\\":  # white space passes only as a plain space
             raise BadUrl(f"{_character(character)} cannot be part of a URL")
     match = _SCHEME.fullmatch(text)
     if match is None:
@@ -184,7 +185,7 @@ def _host_and_port(authority: str) -> tuple[str, int | None]:
     if authority.startswith("["):
         host, bracket, rest = authority[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")) or ":" not in host:
-            raise BadUrl("the host is not an address in brackets")
+            raise BadUrl("the host in brackets is not a valid address")
         colon, port = rest[:1], rest[1:]
     elif ":" in authority:
         host, colon, port = authority.partition(":")
@@ -203,7 +204,7 @@ def _checked_host(host: str) -> str:
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         raise BadUrl("the host has invalid characters or empty parts")
     if _NUMBER.fullmatch(labels[-1]) and _address(host) is None:
-        raise BadUrl("the host is a number that some programs read as an address: write it as 192.0.2.1")
+        raise BadUrl("the host is a number that some programs read as an address: write it like 192.0.2.1")
     return host
 
 
@@ -215,11 +216,11 @@ def _checked_port(port: str) -> int:
 
 def _decoded_parts(path: str) -> tuple[str, ...]:
     if _ESCAPE.search(path):
-        raise BadUrl("a % is not followed by two hexadecimal digits")
+        raise BadUrl("the path has a % that is not followed by two hexadecimal digits")
     try:
         parts = tuple(unquote_to_bytes(part).decode() for part in _without_end(path.split("/")))
     except UnicodeDecodeError:
-        raise BadUrl("the path has escapes that are not UTF-8 text") from None
+        raise BadUrl("the path has escapes that do not decode to UTF-8 text") from None
     _check_parts(parts)
     return parts
 
@@ -234,18 +235,18 @@ def _plain_parts(path: str) -> tuple[str, ...]:
 
 
 def _without_end(parts: list[str]) -> list[str]:
-    """Return the parts without an empty last one: a slash at the end changes nothing."""
+    """Return the parts without an empty last part, because a slash at the end has no meaning."""
     return parts[:-1] if parts[-1] == "" else parts
 
 
 def _check_parts(parts: Iterable[str]) -> None:
     for part in parts:
         if part in (".", ".."):
-            raise BadUrl(f"{part!r} in the path could lead out of its folder")
+            raise BadUrl(f"the part {part!r} of the path could lead out of its folder")
         if not part:
             raise BadUrl("the path has an empty part (//)")
         if any(c in "/\\" or not c.isprintable() for c in part):
-            raise BadUrl("the path has a slash, a backslash or a control character inside a part")
+            raise BadUrl("a part of the path contains a slash, a backslash or a control character")
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -271,14 +272,14 @@ _DIGEST = re.compile(rf"{MARK}[0-9a-f]{{8}}(?:/[0-9a-f]{{8}})*/?")
 
 
 def path_digest(scope: str, path: str) -> str:
-    """Return ``raw/2026/`` as ``path-3f2a91c0/77ab12de/``. Each folder becomes a digest of the path down to
-    it, so that a path in another one remains so. ``scope`` is ``server/name``. A URL becomes one digest."""
+    """Return ``raw/2026/`` as ``path-3f2a91c0/77ab12de/``. Each folder becomes a digest of the path to it, so
+    that a path in a folder stays in that folder. ``scope`` is ``server/name``. A URL becomes one digest."""
     if "://" in path:
         return MARK + _short(scope, path)
     folders = path.split("/")
     shown = [_short(scope, "/".join(folders[: depth + 1])) for depth in range(len(folders))]
     if not folders[-1]:
-        shown[-1] = ""  # a prefix still ends in a slash
+        shown[-1] = ""  # so that a prefix still ends in a slash
     return MARK + "/".join(shown) if path else ""
 
 

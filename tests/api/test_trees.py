@@ -63,7 +63,7 @@ def it_reads_lakectls_file(tmp_path: Path) -> None:
 
 def it_refuses_what_is_no_plan(tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text("{}")
-    with pytest.raises(LakeplanError, match="cannot read the plan file: it is not a document of lakeplan"):
+    with pytest.raises(LakeplanError, match="cannot read the plan file: it is not a lakeplan document"):
         read_plan(tmp_path / "plan.json")
     with pytest.raises(LakeplanError, match="cannot read the plan"):
         read_plan(tmp_path / "none.json")

@@ -82,7 +82,7 @@ def it_says_what_is_wrong_in_words_and_what_to_do(
 def it_says_that_a_newer_lakeplan_wrote_it(read: Callable[[Path], object], kind: str, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     file.write_text(f'{{"format": "lakeplan.{kind}/v2"}}')
-    with pytest.raises(LakeplanError, match=f"lakeplan.{kind}/v2, and this version of lakeplan reads .*/v1"):
+    with pytest.raises(LakeplanError, match=f"lakeplan.{kind}/v2, but this version of lakeplan reads .*/v1"):
         read(file)
 
 

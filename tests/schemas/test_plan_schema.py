@@ -449,7 +449,7 @@ class DescribeAPlanFile:
         """NaN as a tolerance would let anything pass: no figure is above it."""
         document = to_document(replace(a_plan(), impact_tolerance_percent=77.5))
         text = json.dumps(document).replace("77.5", value)
-        with pytest.raises(LakeplanError, match="not a complete plan file"):
+        with pytest.raises(LakeplanError, match="cannot read the plan file: it is truncated"):
             load_plan(text, where="plan.json")
 
     @SOME

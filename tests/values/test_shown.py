@@ -58,6 +58,6 @@ def it_refuses_records_that_are_cut_or_out_of_order(edit) -> None:
 def it_takes_no_other_records_than_those_that_were_named() -> None:
     shown = Shown.of(packed([(object_digests("k", "abc"), 1)]))
     other = Shown.of(packed([(object_digests("k", "xyz"), 1)]))
-    with pytest.raises(ValueError, match="not those of the plan"):
+    with pytest.raises(ValueError, match="do not belong to the plan"):
         Shown(shown.records, shown.sha256, other.inline).read()
     assert Shown(10_000, "0" * 64).read() is None

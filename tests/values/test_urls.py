@@ -59,9 +59,9 @@ def it_takes_a_url_apart(text: str, origin: str, parts: tuple[str, ...]) -> None
         ("https://h//b", "empty part"),
         ("https://h/%zz", "hexadecimal"),
         ("https://h/%ff", "UTF-8"),
-        ("https://h/a%2fb", "inside a part"),
-        ("https://h/a%5cb", "inside a part"),
-        ("https://h/a%0ab", "inside a part"),
+        ("https://h/a%2fb", "a part of the path contains"),
+        ("https://h/a%5cb", "a part of the path contains"),
+        ("https://h/a%0ab", "a part of the path contains"),
         ("https://h/" + "a" * 20_000, "16,384 characters"),
     ],
 )
