@@ -4,8 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # Three at a time, also on two cores: a third of the time they wait for servers and processes. A file is in one
-# process: Spark and the test servers start once a process.
-PYTEST_ARGS ?= -n 3 --dist loadfile
+# process: Spark and the test servers start once a process. If a process dies, the run ends: by default it would
+# start another one, and then wait for ever.
+PYTEST_ARGS ?= -n 3 --dist loadfile --max-worker-restart 0
 
 # Tests start hundreds of interpreters. Each would compile lakeplan, and each worker all tests, in every run.
 export PYTHONDONTWRITEBYTECODE :=
