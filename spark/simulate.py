@@ -1,4 +1,4 @@
-"""spark-submit entry of ``lakeplan simulate``: the same arguments, the cluster's session.
+"""The spark-submit entry point of ``lakeplan simulate``: the same arguments, but the cluster's session.
 
 spark-submit --py-files lakeplan.whl spark/simulate.py --namespace s3://… --rules rules.json --output DIR
 """
@@ -6,7 +6,7 @@ spark-submit --py-files lakeplan.whl spark/simulate.py --namespace s3://… --ru
 import os
 import sys
 
-# Python looks for modules beside a script first, which may be in a checkout. os and sys are loaded already.
+# Python searches the script's folder, which may be in a checkout, first. os and sys are already loaded.
 _HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path[:] = [entry for entry in sys.path if os.path.isabs(entry) and os.path.realpath(entry) != _HERE]
 

@@ -369,9 +369,9 @@ KINDS = ["killed", "survived", "equivalent", "not counted", "not run"]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("modules", nargs="*", help="parts of names, such as retention/patterns")
-    parser.add_argument("--report", action="store_true", help="do not run; report the last run")
-    parser.add_argument("--survivors", action="store_true", help="run only what survived the last run")
+    parser.add_argument("modules", nargs="*", help="parts of module names, such as retention/patterns")
+    parser.add_argument("--report", action="store_true", help="report the last run without running mutants")
+    parser.add_argument("--survivors", action="store_true", help="run only survivors of the last run")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:

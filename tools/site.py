@@ -30,7 +30,7 @@ FENCED = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
 CONFIG = """\
 [project]
 site_name = "lakeplan"
-site_description = "See what lakeFS garbage collection will delete before it does."
+site_description = "See what lakeFS garbage collection will delete before it deletes anything."
 docs_dir = "pages"
 site_dir = "site"
 use_directory_urls = false
@@ -146,7 +146,7 @@ def main(arguments: list[str]) -> int:
         return 64
     target = Path(arguments[0])
     if target.exists() and not (target / "sitemap.xml").exists():
-        print(f"{target} exists and is no site: name another folder", file=sys.stderr)
+        print(f"{target} exists but is not a site. Name another folder.", file=sys.stderr)
         return 64
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -158,7 +158,7 @@ def main(arguments: list[str]) -> int:
         if target.exists():
             shutil.rmtree(target)
         shutil.copytree(folder / "site", target)
-    print(f"Built {target}: open {target / 'index.html'}.")
+    print(f"Built {target}. Open {target / 'index.html'}.")
     return 0
 
 

@@ -1,6 +1,6 @@
-"""The nightly and weekly jobs as an Airflow DAG: each task is one lakeplan command.
+"""The nightly and weekly jobs as Airflow DAGs. Each task is one lakeplan command.
 
-The variables that the commands read come from the worker's environment; `env=` adds others.
+The commands read their variables from the worker's environment. Add others with `env=`.
 """
 
 from datetime import datetime, timedelta, timezone
@@ -17,7 +17,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
     max_active_runs=1,
-    # lakeplan asks again by itself where that can help
+    # No retries, because lakeplan itself retries requests where that can help.
     default_args={"retries": 0, "execution_timeout": timedelta(hours=6), "append_env": True},
 ):
     validate = BashOperator(task_id="validate", bash_command=f"lakeplan validate -C {TREE} -q")
@@ -45,5 +45,5 @@ with DAG(
     max_active_runs=1,
     default_args={"retries": 0, "execution_timeout": timedelta(hours=12), "append_env": True},
 ):
-    # A person inspects the mark, approves it and runs it: lakeplan sweep show, approve, run.
+    # Afterwards, a person inspects, approves and sweeps the mark: lakeplan sweep show, approve, run.
     BashOperator(task_id="mark", bash_command=f"lakeplan sweep mark -C {TREE} --no-progress -q")

@@ -141,7 +141,7 @@ def _github(text: str, tree: str, source: Source, cloud: Cloud) -> str:
 
 
 _TOKEN_AWS = """\
-    # The job's token, which the cloud's library exchanges for credentials.
+    # The cloud's library exchanges the job's token for credentials.
     - umask 077; printf %s "$LAKEPLAN_ID_TOKEN" > /tmp/lakeplan-id-token
     - export AWS_WEB_IDENTITY_TOKEN_FILE=/tmp/lakeplan-id-token
 """
@@ -151,14 +151,13 @@ _AUD_AWS = """\
       aud: https://gitlab.com
 """
 _ABOUT_AWS = (
-    "# For a state in S3, also AWS_DEFAULT_REGION and AWS_ROLE_ARN, the role that jobs assume through OIDC.\n"
+    "# - for a state in S3: AWS_DEFAULT_REGION, and AWS_ROLE_ARN, the role that jobs assume through OIDC\n"
 )
 _ABOUT: Mapping[Cloud, str] = {
     "aws": _ABOUT_AWS,
-    "azure": "# For a state in Azure, also AZURE_CLIENT_ID and AZURE_TENANT_ID; jobs sign in by OIDC.\n",
-    "gcp": "# For a state in Google Cloud, also GOOGLE_APPLICATION_CREDENTIALS, a file for OIDC that"
-    " names\n# /tmp/lakeplan-id-token as its source, and LAKEPLAN_GCP_AUDIENCE, the provider's"
-    " audience.\n",
+    "azure": "# - for a state in Azure: AZURE_CLIENT_ID and AZURE_TENANT_ID, to sign in through OIDC\n",
+    "gcp": "# - for a state in Google Cloud Storage: GOOGLE_APPLICATION_CREDENTIALS, a file for OIDC that"
+    " names\n#   /tmp/lakeplan-id-token as its source, and LAKEPLAN_GCP_AUDIENCE, the provider's audience\n",
     "none": "",
 }
 

@@ -54,7 +54,7 @@ def it_passes_the_script(judged) -> None:
 
 def it_refuses_a_repository_without_an_owner(judged) -> None:
     found = judged(lambda text: only_the_script(text).replace("owner: data-platform, ", ""))
-    assert found["gates"] == {"owners: has no owner: add `owner: …`": "refused"}
+    assert found["gates"] == {"owners: has no owner; add `owner: …`": "refused"}
 
 
 def it_refuses_while_conftest_is_not_installed(judged, monkeypatch) -> None:
@@ -70,4 +70,4 @@ def it_refuses_while_conftest_is_not_installed(judged, monkeypatch) -> None:
 def it_is_judged_by_the_policy(judged) -> None:
     found = judged(lambda text: text.replace("default_retention_days: 21", "default_retention_days: 7"))
     assert found["gates"]["retention: keeps commits for 7 days: at least 14"] == "refused"
-    assert "check retention: prod/analytics: has no branch with days of its own" in found["warnings"]
+    assert "check retention: prod/analytics: has no branch rules" in found["warnings"]

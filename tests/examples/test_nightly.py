@@ -16,7 +16,7 @@ from tests.sandboxes import start_sandbox
 
 ROOT = Path(__file__).parents[2]
 CI = ROOT / "examples/ci"
-WRITE, PROPOSE = "Put edits of the servers into the tree", "Open a pull request"
+WRITE, PROPOSE = "Copy edits from the servers into the tree", "Open a pull request"
 GH = """#!/bin/sh
 echo "gh $*" >> "$GH_LOG"
 case "$*" in "pr list"*) cat "$GH_OPEN" 2>/dev/null || true ;; esac

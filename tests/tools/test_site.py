@@ -61,7 +61,7 @@ def it_turns_a_link_to_a_file_of_the_repository_into_text() -> None:
 def it_replaces_no_folder_that_is_no_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "precious").touch()
     assert main([str(tmp_path)]) == 64
-    assert "no site" in capsys.readouterr().err
+    assert "is not a site" in capsys.readouterr().err
     assert (tmp_path / "precious").exists()
 
 

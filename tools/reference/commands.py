@@ -39,11 +39,11 @@ _PLANNED = {
 EXITS: Mapping[str, Mapping[ExitCode, str]] = {
     "validate": {ExitCode.ERROR: "the tree has problems"},
     "test": {ExitCode.ERROR: "a test failed"},
-    "plan": {**_PLANNED, ExitCode.CHANGES_PENDING: "with `--detailed-exitcode`: an apply would write"},
+    "plan": {**_PLANNED, ExitCode.CHANGES_PENDING: "with `--detailed-exitcode`: changes are pending"},
     "report": {ExitCode.PARTLY_DONE: "some histories or curves are missing from the page"},
     "apply": {
         ExitCode.ERROR: "not approved, or nothing could be written",
-        ExitCode.PARTLY_DONE: "some writes failed; the others were made",
+        ExitCode.PARTLY_DONE: "some writes failed; the others succeeded",
         ExitCode.REFUSED: "a gate refused, or more would be deleted than was reviewed; nothing was written",
         ExitCode.STALE: "the tree or the stored rules changed since the plan, or another run is writing",
     },
@@ -70,9 +70,10 @@ EXITS: Mapping[str, Mapping[ExitCode, str]] = {
         ExitCode.STALE: "the files of the mark were changed",
     },
     "sweep run": {
-        ExitCode.ERROR: "the mark is not approved, or the sweep could not start",
-        ExitCode.PARTLY_DONE: "an object failed or was lost, or the sweep is not finished",
-        ExitCode.REFUSED: "too early, or a marked object is needed again",
+        ExitCode.ERROR: "the sweep could not start",
+        ExitCode.PARTLY_DONE: "a deletion failed, a deleted object is needed, or the sweep is not finished",
+        ExitCode.REFUSED: "the mark is not approved, it is too early, a gate refused, or lakeFS's own"
+        " collector would delete a needed object",
         ExitCode.STALE: "the mark changed or is too old, or rules changed or another collector ran since",
     },
     "sweep abort": {
@@ -85,7 +86,7 @@ EXITS: Mapping[str, Mapping[ExitCode, str]] = {
     },
     "sweep purge": {
         ExitCode.ERROR: "not approved",
-        ExitCode.PARTLY_DONE: "some objects could not be deleted",
+        ExitCode.PARTLY_DONE: "some copies could not be deleted, or a needed object is missing",
         ExitCode.STALE: "another run holds the lease",
     },
     "sweep list": {ExitCode.PARTLY_DONE: "with `--collector-runs`: some repositories could not be read"},
@@ -99,10 +100,8 @@ EXITS: Mapping[str, Mapping[ExitCode, str]] = {
         **_PLANNED,
         ExitCode.STALE: "the tree must be edited first; the edits are printed",
     },
-    "import": {
-        ExitCode.PARTLY_DONE: "the rules of some repositories cannot be read, or not be written as a tree"
-    },
-    "doctor": {ExitCode.ERROR: "a check failed; warnings are fine"},
+    "import": {ExitCode.PARTLY_DONE: "the rules of some repositories cannot be read or expressed in a tree"},
+    "doctor": {ExitCode.ERROR: "a check failed; warnings do not count"},
 }
 """By the command's name without ``lakeplan``."""
 
@@ -151,7 +150,7 @@ _HEAD = f"""{GENERATED}
 
 `lakectl lakeplan …` is the same as `lakeplan …` if `lakectl-lakeplan` is on the PATH.
 [Concepts](concepts.md) explains words such as *gate* and *mark*. [Settings](settings.md) lists every key
-of the tree.
+in the tree.
 
 Each option can also be set with the environment variable in its row. The command line takes precedence.
 The variable of a repeatable option holds several values separated by spaces, or by `:` if the values are

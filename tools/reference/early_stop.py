@@ -39,7 +39,7 @@ _STYLE = f"""{STYLE}
 
 _MEANINGS: dict[Verdict, str] = {
     "kept": "the server and the documented rule keep it",
-    "at_risk": "the documented rule keeps it, the server lets it go",
+    "at_risk": "the documented rule keeps it, but the server does not",
     "gone": "neither keeps it",
 }
 
@@ -188,16 +188,16 @@ def early_stop_picture() -> str:
     """The text of the SVG file."""
     panels = [_panel(n, history(message)) for n, message in enumerate(MESSAGES, start=1)]
     rules = (
-        f"Rules: main {RULES.days_for('main')} days, every other branch {RULES.default_retention_days} days."
+        f"Rules: main {RULES.days_for('main')} days, all other branches {RULES.default_retention_days} days."
     )
     texts = [f"{panel.title}. {panel.result}" for panel in panels]
-    return picture("The same history, twice: what the early stop does", rules, panels, " ".join(texts))
+    return picture("The early stop in two almost identical histories", rules, panels, " ".join(texts))
 
 
 def _panel(number: int, drawn: History) -> Panel:
     first = drawn.letter(min(drawn.ids["M"], drawn.ids["F"]))
     branch = {"M": "main", "F": "feature"}
-    title = f"{number}. The id of {branch[first]}'s HEAD sorts first: the first walk is from {branch[first]}"
+    title = f"{number}. The id of {branch[first]}'s HEAD sorts first, so walk 1 starts at {branch[first]}"
     graph = drawn.graph
     server = server_verdict(graph, RULES, AS_OF)
     documented = documented_verdict(graph, RULES, AS_OF).active
@@ -217,12 +217,13 @@ def _walk(step: Pass, drawn: History) -> str:
     begins = f"begins at {head}, the HEAD of {step.branch} ({step.days} days),"
     match step.outcome:
         case "marks":
-            return f"{begins} and keeps {LOST}: {head} is younger than {step.days} days."
+            return f"{begins} and keeps {LOST}, because {head} is younger than {step.days} days."
         case "passes":
-            return f"{begins} and passes {LOST} without keeping it: {head} is older than {step.days} days."
+            return f"{begins} and does not keep {LOST}, because {head} is older than {step.days} days."
         case "stops":
             where, other = drawn.letter(step.stopped_at), drawn.letter(step.stopped_by)
-            return f"{begins} and stops before {where}: {other}'s walk was there, with as many days or more."
+            seen = f"{where}, which {other}'s walk visited with the same or longer retention"
+            return f"{begins} and stops before {seen}."
         case _:
             return f"{begins} and ends there."
 
@@ -231,6 +232,6 @@ def _result(drawn: History, kept: bool) -> str:
     keepers = why(drawn.graph, RULES, drawn.ids[LOST], AS_OF)
     by = " and ".join(str(keeper.branch) for keeper in keepers)
     return (
-        f"{LOST}: the documented rule keeps it (by {by}); the server "
-        f"{'keeps it too' if kept else 'lets it go'}."
+        f"The documented rule keeps {LOST} because of {by}, "
+        f"{'and the server keeps it too' if kept else 'but the server does not'}."
     )

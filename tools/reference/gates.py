@@ -10,8 +10,8 @@ _HEAD = f"""{GENERATED}
 
 # Gates
 
-A gate refuses a plan, an apply, a branch run or a sweep that would delete too much, or that would delete
-something unknown. The command then exits with 4. [Concepts](concepts.md#gates) explains how to override a
+A gate refuses a plan, an apply, a branch run or a sweep that would delete too much, or whose effects are
+unknown. The command then exits with 4. [Concepts](concepts.md#gates) explains how to override a
 gate."""
 
 

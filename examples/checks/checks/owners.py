@@ -1,10 +1,10 @@
-"""A check for lakeplan: repositories need an owner, and much that expires is said to them."""
+"""A check for lakeplan: refuses repositories without an owner, and warns about much expiring data."""
 
 import json
 import sys
 
 MOST_BYTES = 100 * 10**9
-"""Newly expired bytes above which the owner must be informed."""
+"""Warn if more bytes than this newly expire."""
 
 
 def findings(plan: dict) -> list[dict]:
@@ -14,11 +14,11 @@ def findings(plan: dict) -> list[dict]:
         if repository["failure"] is not None:
             continue
         if not repository["owner"]:
-            found.append({"level": "refuse", "repository": name, "message": "has no owner: add `owner: …`"})
+            found.append({"level": "refuse", "repository": name, "message": "has no owner; add `owner: …`"})
         now = repository["impact"]["horizons"].get("now")
         expiring = (now or {}).get("bytes_expire") or 0
         if expiring > MOST_BYTES:
-            text = f"{expiring / 1e9:,.0f} GB newly expire: tell {repository['owner'] or 'its owner'}"
+            text = f"{expiring / 1e9:,.0f} GB newly expire; inform {repository['owner'] or 'its owner'}"
             found.append({"level": "warn", "repository": name, "message": text})
     return found
 

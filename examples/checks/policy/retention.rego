@@ -1,4 +1,4 @@
-# A policy for lakeplan: conftest test --parser json --policy policy --output json -
+# A policy for lakeplan. Run it with: conftest test --parser json --policy policy --output json -
 package main
 
 import rego.v1
@@ -15,12 +15,12 @@ deny contains {"msg": text, "repository": name} if {
 	some repository in changed
 	repository.after.default_retention_days < shortest
 	name := sprintf("%s/%s", [repository.server, repository.name])
-	text := sprintf("keeps commits for %d days: at least %d", [repository.after.default_retention_days, shortest])
+	text := sprintf("keeps commits for %d days, the minimum is %d", [repository.after.default_retention_days, shortest])
 }
 
 warn contains {"msg": text, "repository": name} if {
 	some repository in changed
 	count(repository.after.branches) == 0
 	name := sprintf("%s/%s", [repository.server, repository.name])
-	text := "has no branch with days of its own"
+	text := "has no branch rules"
 }

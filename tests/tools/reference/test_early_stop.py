@@ -27,6 +27,6 @@ def it_changes_one_commit_only() -> None:
 def it_is_a_picture_with_both_results_in_words() -> None:
     root = ET.fromstring(early_stop_picture())
     described = root.findtext("{http://www.w3.org/2000/svg}desc") or ""
-    assert "the server lets it go" in described
+    assert "but the server does not" in described
     assert "the server keeps it too" in described
     assert len(root.findall(".//{http://www.w3.org/2000/svg}path[@class='at_risk']")) == 2  # legend, P
