@@ -1,5 +1,5 @@
-"""Gives notice of deletions: publishes them, and records which notices a channel accepted. Also records
-exemptions, by which ``branches exempt`` keeps a branch for some time.
+"""Gives notice of deletions: publishes notices, and records which of them a channel accepted. Also records
+the exemptions with which ``branches exempt`` keeps a branch for some time.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _recorded(
         spared, given = survey.spared, {**survey.spared.notices, **notices}
         write_notices(state, survey.desired.key, given, survey.outlooks, spared.version)
     except LakeplanError as error:
-        text = f"published but not recorded ({error.message})"
+        text = f"the notice was published but not recorded ({error.message})"
         return Announced((), (*problems, _postponed(len(notices), "", text)))
     noticed = tuple(
         Noticed(
@@ -195,7 +195,7 @@ def exempt_branch(
             hint="Run `lakeplan branches plan` to list the branches.",
         )
     oldest = run.now()
-    with suppress(LakeplanError):  # by a clock that is ahead, others' exemptions look as if they were over
+    with suppress(LakeplanError):  # a clock that is ahead would make other exemptions look expired
         oldest = min(oldest, readers.refs.server_time(desired.name) or oldest)
     journal = open_journal(state, run, "branches exempt")
     for attempt in range(TRIES):
@@ -222,7 +222,7 @@ def exempt_branch(
 
 
 def _note(journal: RunJournal, done: Exempted, head: str, status: str, message: str = "") -> str:
-    """Records the exemption in the history. Returns why it could not, or ""."""
+    """Records the exemption in the history. Returns why that failed, or ""."""
     outcome = "exemption_removed" if done.exemption.removed else "exempted"
     step = history_step({done.branch: (head, outcome if status == "applied" else status)}, None)
     text = message or ("" if done.exemption.removed else done.exemption.text)

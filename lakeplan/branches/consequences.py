@@ -2,7 +2,7 @@
 (lakefs/retention.md), and which data only stale branches keep.
 
 The rules stay the same, but the graph changes. There are four moments: now, in 7 and in 30 days, and
-``settled``, when everything that exists today is older than the default days, if nobody writes.
+``settled``, when everything that exists today is older than the default days, assuming no new commits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lakeplan.values.simulation import Amount, ImpactResult, Transition
 MOMENTS = ("now", "plus_7_days", "plus_30_days", SETTLED)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 MAX_BRANCHES = 50
-"""Branches whose objects are counted separately. Each needs a bit of the mask, besides eight others."""
+"""Branches whose objects are counted separately. Each needs a bit of the mask, in addition to eight bits."""
 
 
 BY_MOMENT = {name: Transition(1 << 2 * n, 1 << 2 * n + 1) for n, name in enumerate(MOMENTS)}
@@ -167,9 +167,10 @@ def _tags_at_stake(
     gone: list[bool],
     tags: Iterable[Tag],
 ) -> dict[str, tuple[str, ...]]:
-    """Every tag on an expiring commit, listed for one branch: among those on whose main line it is, the one
-    with the most days. No tag is missing: walks start at HEADs and follow main parents, so a deletion affects
-    only commits on the main line of the deleted branch. Each commit is passed once."""
+    """Every tag on an expiring commit, listed for one branch: of the branches whose main line contains the
+    commit, the one with the most days. No tag is missing, because walks start at HEADs and follow main
+    parents: a deletion affects only commits on the main line of the deleted branch. Visits each commit
+    once."""
     at: dict[int, list[str]] = {}
     for tag in tags:
         place = graph.index.get(tag.commit_id, NO_PARENT)
@@ -213,7 +214,7 @@ class StaleBranches:
 
     @property
     def any_alone(self) -> bool:
-        """Whether one of them alone keeps a commit. If not, no object needs to be read."""
+        """Whether any of these branches alone keeps a commit. If not, no object needs to be read."""
         others = 1 << len(self.names)
         return any(mask and mask != others for mask in set(self.masks))
 
@@ -270,7 +271,7 @@ def _stale_masks(
 
 def safe_until(head_created_us: int, rules: GcRules | None, zone: tzinfo) -> datetime | None:
     """The moment until which a deleted branch's HEAD is kept under the default days. None without rules, or
-    if the days exceed the calendar: then nothing is collected."""
+    if the days exceed the calendar, because nothing is collected then."""
     if rules is None:
         return None
     try:

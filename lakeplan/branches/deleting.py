@@ -52,8 +52,8 @@ class Outcome(str, Enum):
 @dataclass(frozen=True)
 class BranchEnd:
     """The result for one branch. ``maybe_deleted``: an answer was lost, so the branch that was judged may
-    have been deleted, even if one of its name exists now. ``new_head`` is another HEAD that a branch of its
-    name had then."""
+    have been deleted, even if a branch of the same name exists now. ``new_head`` is the different HEAD that a
+    branch of the same name had then."""
 
     outlook: BranchOutlook
     outcome: Outcome
@@ -70,7 +70,7 @@ class BranchEnd:
 
     @property
     def is_new(self) -> bool:
-        """Whether a branch of its name may be a new one from now on."""
+        """Whether a branch of this name may from now on be a new branch."""
         return self.maybe_deleted or self.outcome in (Outcome.DELETED, Outcome.GONE)
 
 
@@ -113,27 +113,27 @@ TRIES = 3
 _KEPT = {
     Keep.DEFAULT_BRANCH: "it is the default branch now",
     Keep.READ_ONLY: "the repository is read-only now",
-    Keep.HELD: "another branch or tag was moved or deleted, so a hold now keeps this branch",
+    Keep.HELD: "a hold now keeps this branch, because another branch or tag was moved or deleted",
     Keep.OPEN_PULL_REQUEST: "a pull request from it was opened",
     Keep.PROTECTED: "a branch protection rule matches it now",
     Keep.NOT_MERGED: "the default branch moved, and may no longer contain its commits",
     Keep.EXEMPTED: "an exemption for it was recorded or removed",
-    Keep.MIN_KEEP: "other branches were deleted in the meantime, so min_keep now keeps this branch",
+    Keep.MIN_KEEP: "min_keep now keeps this branch, because other branches were deleted in the meantime",
 }
 
 
 @dataclass(frozen=True)
 class ReviewedBranch:
-    """A deletion in a plan file. ``uncommitted`` counts the changes; None: more than were counted.
-    ``last_write`` None: the plan did not know it."""
+    """A deletion in a plan file. ``uncommitted`` counts the changes; None: too many to count. ``last_write``
+    None: the plan does not contain it."""
 
     head: str
     uncommitted: int | None = 0
     last_write: datetime | None = None
 
     def shows(self, outlook: BranchOutlook) -> bool:
-        """Whether the plan showed the uncommitted changes: there are not more of them, and none is known to
-        be newer. Equal numbers alone could be other changes."""
+        """Whether the plan showed the uncommitted changes: there are no more of them, and none is known to be
+        newer. The same number alone does not prove that they are the same changes."""
         staged, written = outlook.staged, outlook.facts.last_write
         if staged is None or not (staged.changes or staged.more):
             return True
@@ -174,7 +174,7 @@ class Deleter:
                     self.pins.before_deleting(outlook.id, outlook.facts.commit_id)
             except LakeplanError as error:
                 return BranchEnd(outlook, Outcome.FAILED, str(error), lost is not None)
-            if not self.keeping.is_fresh():  # the pins may have needed all refs, and a write of rules
+            if not self.keeping.is_fresh():  # pins may have required reading all refs and writing rules
                 why = self._why_not(outlook)
                 if why is not None:
                     return why if lost is None else _after_lost(why)
@@ -212,7 +212,7 @@ class Deleter:
         try:
             current_head = read_back(head, lambda now: now != outlook.facts.commit_id, self.run.sleep)
         except LakeplanError as error:
-            text = f"{lost.message}; cannot check whether it was deleted: {error.message}"
+            text = f"{lost.message}; lakeplan cannot check whether the branch was deleted: {error.message}"
             return BranchEnd(outlook, Outcome.UNCERTAIN, text, maybe_deleted=True)
         if current_head is None:
             return BranchEnd(outlook, Outcome.DELETED)
@@ -220,7 +220,7 @@ class Deleter:
             return _after_lost(_moved(outlook, current_head))
         if may_still_act(lost):
             # A hook may be running, and a second request would run it twice.
-            text = f"{lost.message}; it still exists, and the server may still delete it"
+            text = f"{lost.message}; the branch still exists, but the server may still delete it"
             return BranchEnd(outlook, Outcome.UNCERTAIN, text, maybe_deleted=True)
         return None
 
@@ -267,7 +267,7 @@ class Deleter:
             return _moved(outlook, head)
         if written:
             return BranchEnd(
-                outlook, Outcome.WRITTEN, "its uncommitted changes differ from those of the inspection"
+                outlook, Outcome.WRITTEN, "its uncommitted changes are not the same as at the inspection"
             )
         return None
 
@@ -305,5 +305,5 @@ def _after_lost(end: BranchEnd) -> BranchEnd:
     """The result for a branch whose earlier deletion got no answer."""
     if end.outcome is Outcome.GONE:
         return BranchEnd(end.outlook, Outcome.DELETED)
-    text = f"{end.message}; the answer to an earlier request to delete it was lost"
+    text = f"{end.message}; an earlier request to delete the branch got no answer"
     return replace(end, message=text, maybe_deleted=True)

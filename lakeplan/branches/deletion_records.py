@@ -41,8 +41,8 @@ class Fate(str, Enum):
 @dataclass(frozen=True)
 class Deletion:
     """One branch of a record. ``uncommitted`` counts the uncommitted changes, which cannot be restored
-    (``uncommitted_more``: at least). ``safe_until`` is ISO 8601. ``found`` is another HEAD that a branch of
-    this name had afterwards."""
+    (``uncommitted_more``: there were more). ``safe_until`` is ISO 8601. ``found`` is the different HEAD that
+    a branch of this name had afterwards."""
 
     head: str
     hidden: bool = False
@@ -117,8 +117,8 @@ def record_heads(state: StateWriter, repository: str, branches: Iterable[LiveBra
 
 
 def last_observed(state: StateWriter, repository: str) -> dict[str, tuple[str, bool]] | None:
-    """Branch → (HEAD, hidden) of the newest record that holds nothing but seen branches, or None if there is
-    none. Raises FormatError on a damaged record."""
+    """Branch → (HEAD, hidden) of the newest record that contains only observed branches, or None if there is
+    none. Raises FormatError for a damaged record."""
     for run_id in reversed(list_runs(state, repository)):
         record = read_deletions(state, repository, run_id)
         if record is not None and record.only_observed:
@@ -207,8 +207,8 @@ def read_deletions(state: StateWriter, repository: str, run_id: str) -> Deletion
 def history_step(
     branches: Mapping[str, tuple[str, str]], failure: Failure | None, failed: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The history's entry for one repository. ``branches`` has by name the HEAD and the outcome. ``failed``
-    are the outcomes that count as failures."""
+    """The history's entry for one repository. ``branches`` maps names to HEAD and outcome. ``failed`` are the
+    outcomes that count as failures."""
     counts = Counter(outcome for _, outcome in branches.values())
     return {
         "status": "failed" if failure is not None or counts.keys() & set(failed) else "applied",
@@ -219,8 +219,8 @@ def history_step(
 
 
 def last_runs(state: StateWriter, repository: str) -> tuple[list[DeletionRecord], DeletionRecord | None]:
-    """The records of stopped runs, newest first, and the newest one of a finished run. Records older than
-    that are settled: each run settles those that it finds before it finishes its own."""
+    """The records of stopped runs, newest first, and the newest record of a finished run. Older records are
+    settled, because each run settles the records that it finds before it finishes its own."""
     stopped: list[DeletionRecord] = []
     for run_id in reversed(list_runs(state, repository)):
         record = read_deletions(state, repository, run_id)

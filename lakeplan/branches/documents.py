@@ -283,7 +283,7 @@ def _branch_end(end: BranchEnd) -> RunBranch:
 
 
 def run_exit_code(report: BranchesReport) -> ExitCode:
-    """The exit code for the worst that happened: an error, another run, a refused gate, a partial failure."""
+    """The exit code for the worst result: an error, another run, a gate that refused, a partial failure."""
     failed = [r for r in report.repositories if r.failure is not None]
     gates = (*report.gates, *(g for r in report.repositories for g in r.gates))
     if failed and all(is_held_elsewhere(r) for r in failed):

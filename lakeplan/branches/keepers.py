@@ -23,7 +23,7 @@ from lakeplan.values.settings import BranchSettings, Policy
 from lakeplan.values.sweep import Hold
 
 _DIALECT = re.compile(r"\[[^\]]*\]?|\{[^}]*\}?|\\.?|[\]},!^]")
-"""Syntax in globs of branch protection rules besides ``*``, ``?`` and the characters of branch names."""
+"""Syntax in globs of branch protection rules, other than ``*``, ``?`` and the characters of branch names."""
 
 _NEVER = datetime.min.replace(tzinfo=timezone.utc)
 
@@ -33,8 +33,8 @@ def is_exempt(branch_id: str, settings: BranchSettings) -> bool:
 
 
 def is_protected(branch_id: str, patterns: Iterable[str]) -> bool:
-    """Whether a branch protection rule may match a branch. The globs of these rules have another syntax than
-    those of policies: every class, group and escape counts as ``*``, which matches at least as much."""
+    """Whether a branch protection rule may match a branch. The syntax of these globs differs from that of
+    policies: every class, group and escape counts as ``*``, which matches at least as much."""
     return any(p == branch_id or matches(branch_id, _DIALECT.sub("*", p)) for p in patterns)
 
 
@@ -45,8 +45,8 @@ def keeper_of(
     merged: bool | None = None,
     protected: Iterable[str] = (),
 ) -> Keep | None:
-    """The first setting that keeps a branch, if any. ``merged`` None: not known, which keeps it under
-    ``require_merged``. ``protected`` are the patterns of the repository's branch protection rules."""
+    """The first setting that keeps a branch, if any. ``merged`` None: unknown, so ``require_merged`` keeps
+    the branch. ``protected`` are the patterns of the repository's branch protection rules."""
     if is_exempt(outlook.id, settings):
         return Keep.EXEMPT
     staged = outlook.staged
@@ -70,8 +70,8 @@ def keep(outlook: BranchOutlook, why: Keep) -> BranchOutlook:
 def spare_newest(
     outlooks: Mapping[str, BranchOutlook], policies: Sequence[Policy], min_keep: int
 ) -> dict[str, BranchOutlook]:
-    """The branches with ``min_keep`` applied: at least so many of those that a policy matches are kept,
-    whichever policy would delete them. The last written ones are kept, then the first by name."""
+    """The branches with ``min_keep`` applied: at least this many of the branches that a policy matches are
+    kept, whichever policy would delete them. The last written ones are kept, then the first by name."""
     after = dict(outlooks)
     if not min_keep:
         return after
@@ -134,14 +134,14 @@ def uncommitted_writes(
 
 
 MAX_OWN_COMMITS = 200
-"""The metaranges of a branch with more own commits are not read; any held prefix keeps such a branch."""
+"""If a branch has more commits of its own, its metaranges are not read, and any held prefix keeps it."""
 
 
 def with_other_names(
     desired: DesiredRepository, tree: DesiredTree, readers: Callable[[str], Readers]
 ) -> DesiredRepository:
     """The repository with the holds of its other entries: another server in the tree may be the same server
-    under another host name. A server that does not answer is not the same."""
+    under another host name. A server that does not answer counts as a different one."""
     named = [tree.find(server, desired.name) for server in tree.servers if server != desired.server]
     others = [other for other in named if other is not None and other.holds]
     holds = desired.holds
@@ -178,7 +178,7 @@ def held_branches(
     if prefixes and leaving_still:
         names |= _with_paths(refs, leaving_still, prefixes, metadata)
     if prefixes or any(hold.kind == "commit" for hold in holds):
-        # Created while the refs were read: its history is not known.
+        # A branch that was created while the refs were read has an unknown history.
         names |= leaving.keys() - {branch.id for branch in refs.branches}
     held = {commit for hold in holds for commit in commits_named(hold, refs)}.union(named)
     return names | needed_branches(refs, leaving.keys() - names, held)

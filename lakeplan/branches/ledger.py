@@ -2,7 +2,7 @@
 
 Open-source servers record neither when a branch was created nor when it was last written. So a branch's age
 counts from its first inspection. If an inspection finds a new HEAD or other uncommitted changes, the branch
-counts as written at the moment of that inspection, which is never before the true one. Moments are whole
+counts as written at the moment of that inspection, which is never before the actual write. Moments are whole
 epoch seconds.
 """
 
@@ -23,7 +23,7 @@ from lakeplan.values.settings import BranchFacts, Evidence
 LEDGER_FORMAT = "lakeplan.branches/v2"
 
 SKEW_SECONDS = 300
-"""How far the clocks of this machine and of the server may differ before a run is refused."""
+"""How much the clocks of this machine and of the server may differ before a run is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ def observe(
     branches: Iterable[LiveBranch],
     now: datetime,
 ) -> Ledger:
-    """The ledger after one more inspection. Branches that are gone are dropped: one that returns is new."""
+    """The ledger after one more inspection, without branches that no longer exist. A branch that returns is
+    new."""
     moment = int(now.timestamp())
     if ledger is None or ledger.repository_created != repository_created:
         ledger = Ledger(repository, repository_created, moment, moment)
@@ -132,9 +133,9 @@ def facts_of(
     staged_at: int | None = None,
     head_date: int | None = None,
 ) -> BranchFacts:
-    """The facts about a branch by all evidence. ``recreated``: its commits no longer include the HEAD it was
-    first seen with, so its age counts from the last move. ``staged_at`` and ``head_date`` are further
-    evidence of writes (epoch seconds), neither of which counts as later than the last inspection."""
+    """The facts about a branch from all evidence. ``recreated``: its commits no longer include its first
+    observed HEAD, so its age counts from the last move. ``staged_at`` and ``head_date`` are further evidence
+    of writes (epoch seconds). Neither counts as later than the last inspection."""
     record = ledger.branches[branch.id]
     created, how = record.first, Evidence.OBSERVED
     if assume == "head_commit" and record.assumed is not None and record.assumed < created:
@@ -187,8 +188,8 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def load_ledger(data: bytes, where: str) -> tuple[Ledger, Mark]:
-    """The ledger and its mark. Raises FormatError for anything that no run can have written: a partial or
-    false ledger could make branches look older than they are."""
+    """The ledger and its mark. Raises FormatError for anything that no run can have written, because a
+    partial or false ledger could make branches look older than they are."""
     try:
         document = parse_json(data, pairs=without_duplicates)
         if document["format"] != LEDGER_FORMAT:
@@ -202,7 +203,7 @@ def load_ledger(data: bytes, where: str) -> tuple[Ledger, Mark]:
         raise FormatError(
             f"the record of branches is damaged ({error})",
             where=where,
-            hint="Restore it from a backup, or delete it: every branch's age then counts from the next run.",
+            hint="Restore it from a backup, or delete it. After that, all ages count from the next run.",
         ) from None
 
 
@@ -212,17 +213,17 @@ def check_clock(ledger: Ledger, now: datetime, where: str) -> None:
     ahead = ledger.at - int(now.timestamp())
     if ahead > SKEW_SECONDS:
         raise FormatError(
-            f"the record of branches has a time in the future ({_time(ledger.at):%Y-%m-%d %H:%M} UTC)",
+            f"the record of branches contains a time in the future ({_time(ledger.at):%Y-%m-%d %H:%M} UTC)",
             where=where,
-            hint="Correct this machine's clock. If the record is wrong, delete it: every branch's age then"
-            " counts from the next run.",
+            hint="Correct this machine's clock. If the record is wrong, delete it. After that, all ages count"
+            " from the next run.",
         )
 
 
 def _mark(document: Mapping[str, Any]) -> Mark:
     flags = [document["assumable"], document["witnessed"]]
     if not all(isinstance(flag, bool) for flag in flags):
-        raise ValueError(f"assumable and witnessed are {flags}")
+        raise ValueError(f"assumable and witnessed are {flags}, not true or false")
     return Mark(
         _text(document, "id"),
         _seconds(document, "generation", 1),

@@ -1,4 +1,4 @@
-"""Exemptions and notices: branches that people keep for some time, and deletions that were announced.
+"""Exemptions, with which people keep branches for some time, and notices, which announce deletions.
 
 Only ``branches exempt`` writes ``exemptions/<server>/<repository>.json``. Only a run that holds the
 repository's lease writes ``notices/<server>/<repository>.json``. If a record is damaged, nothing is deleted
@@ -23,12 +23,12 @@ NOTICES_FORMAT = "lakeplan.notices/v1"
 LAPSE = timedelta(days=30)
 """A notice expires this long after the date from which it allows the deletion."""
 EXEMPTIONS_KEPT = timedelta(days=2 * 365)
-"""An exemption stays on record this long after its end, which is longer than any notice counts."""
+"""An exemption stays on record this long after its end, which is longer than any notice is valid."""
 
 
 @dataclass(frozen=True)
 class Exemption:
-    """An exemption, in force until ``end``. If it was ``removed``, ``end`` is the moment of that."""
+    """An exemption, in force until ``end``. If it was ``removed``, ``end`` is the moment of its removal."""
 
     at: datetime
     end: datetime
@@ -65,7 +65,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class Spared:
-    """The records of one repository, by branch. A write of the notices must present ``version``."""
+    """The records of one repository, by branch. A write of the notices must pass ``version``."""
 
     exemptions: Mapping[str, Exemption] = field(default_factory=dict)
     notices: Mapping[str, Notice] = field(default_factory=dict)
@@ -73,8 +73,8 @@ class Spared:
 
 
 def is_about(notice: Notice, outlook: BranchOutlook, exemption: Exemption | None) -> bool:
-    """Whether a notice still counts: since it was accepted, nobody wrote to the branch, it was not created
-    again, and no exemption was in force."""
+    """Whether a notice still counts: since it was accepted, nobody wrote to the branch, the branch was not
+    created again, and no exemption was in force."""
     since, staged = outlook.verdict.since, outlook.staged
     return (
         notice.head == outlook.facts.commit_id
@@ -94,9 +94,9 @@ def after_notice(
     as_of: datetime,
     channel: str | None = None,
 ) -> BranchVerdict:
-    """The verdict on a branch that policies would delete, given its notice. ``channel`` is the channel that
-    the tree has now ("" for none): notices that another one accepted do not count. None: all count. Without a
-    ``period`` an earlier notice still delays the deletion."""
+    """The verdict on a branch that policies would delete, given its notice. ``channel`` is the channel in the
+    tree now ("" for none). Notices that another channel accepted do not count. None: all notices count.
+    Without a ``period``, an earlier notice still delays the deletion."""
     verdict = outlook.verdict
     unannounced = verdict
     if period:
@@ -162,7 +162,7 @@ def read_spared(state: StateReader, repository: str) -> Spared:
 
 
 def read_exemptions(state: StateReader, repository: str) -> tuple[dict[str, Exemption], str | None]:
-    """The exemptions by branch, including expired ones, and the version that a write must present."""
+    """The exemptions by branch, including expired ones, and the version that a write must pass."""
     hint = "Restore it from a backup. Without it, exempted branches may be deleted."
     what = "the record of exempted branches"
     stored = read_repository_record(state, "exemptions", repository, _EXEMPTIONS, what=what, hint=hint)
@@ -184,7 +184,7 @@ def write_exemptions(
 
 
 def read_notices(state: StateReader, repository: str) -> tuple[dict[str, Notice], str | None]:
-    """The notices by branch, and the version that a write must present."""
+    """The notices by branch, and the version that a write must pass."""
     hint = "Restore it from a backup, or move it away to publish the notices again."
     what = "the record of notices"
     return _rows(read_repository_record(state, "notices", repository, _NOTICES, what=what, hint=hint), Notice)

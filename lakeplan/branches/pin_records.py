@@ -167,10 +167,10 @@ def check_pins(reader: LakeFSReader, state: StateReader, repository: str) -> Non
     stored = read_stored(reader, repository.partition("/")[2], list_pins=True)
     wrong, gone = stored.wrong(record), stored.gone(record)
     if wrong or gone:
-        what = "is gone or was moved" if gone else "does not have the rule that it needs"
+        what = "was deleted or moved" if gone else "does not have the rule that it needs"
         raise GateRefused(
-            f"{(gone or wrong)[0].name} {what} ({count_of(len(wrong) + len(gone), 'pin')} in all), so a"
-            " collection could delete data that pins protect",
+            f"the pin {(gone or wrong)[0].name} {what} ({count_of(len(wrong) + len(gone), 'pin')} affected),"
+            " so a collection could delete data that pins protect",
             where=repository,
             hint="Run `lakeplan pins sync`, then run the command again.",
         )
@@ -194,7 +194,7 @@ def replace_rules(
     store_rules(connection, repository, after)
     if read_back(lambda: reader.get_gc_rules(repository), lambda now: now == after, sleep) != after:
         raise StalePlan(
-            "the rules read back differ from those written; somebody else wrote too",
+            "the rules read back differ from those written, so somebody else wrote rules too",
             where=where,
             hint=f"Check what the server stores now, then run {again}.",
         )
@@ -244,7 +244,7 @@ def read_stored(reader: LakeFSReader, repository: str, *, list_pins: bool = Fals
 class PinRelease:
     """Prepares the pins of one repository (``key`` is ``server/name``) for the deletion of branches. A pin of
     0 days at a commit without children and branches makes its ancestors expire. So a branch at such a commit
-    is deleted only after the pin has got the default days (``lakeplan.branches.pins``)."""
+    is deleted only after the pin has been given the default days (``lakeplan.branches.pins``)."""
 
     key: str
     reader: LakeFSReader
@@ -304,7 +304,7 @@ class PinRelease:
 
 
 def _is_left_alone(refs: Refs, branch_id: str, commit_id: str) -> bool:
-    """Whether the commit is no branch's HEAD and nobody's main parent once the branch is deleted."""
+    """Whether the commit is no branch's HEAD and no commit's main parent once the branch is deleted."""
     graph = CommitGraph.from_refs(refs).without_branches({branch_id})
     number = graph.index.get(commit_id)
     return number is not None and number in set(graph.server_dangling)

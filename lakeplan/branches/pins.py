@@ -5,17 +5,17 @@ A server's walk starts at every branch, including hidden ones, and keeps each HE
 (docs/lakefs/retention.md). So a hidden branch keeps its commit as long as it exists and nobody moves it. But
 the walk also starts at pins, and a wrong rule for a pin makes other commits expire:
 
-- at a *dangling* commit (no branch's HEAD, nobody's main parent) it must have the default days, as the
+- at a *dangling* commit (no branch's HEAD, no commit's main parent) it must have the default days, as the
   commit had before, or its ancestors lose them;
 - at any other commit it must have 0 days, or its walk stops the walks of branches with fewer days.
 
 The writes that bring the pins of a repository up to date:
 
-1. PUT the old rules with the entries of new pins; 2. make the branches; 3. compare the server's own verdict;
-4. PUT the new rules; 5. delete retired pins; 6. PUT without their entries. A run may be killed after any of
-them. So the server's walk and the documented rule are computed for the state after each write, at each moment
-that is judged, with all branches and without those at pinned commits: each alone, all of one commit, and all.
-A change that would keep less than it must in any of these states is refused.
+1. PUT the old rules with the entries of new pins; 2. create the branches; 3. compare the server's own
+verdict; 4. PUT the new rules; 5. delete retired pins; 6. PUT without their entries. A run may be killed after
+any of them. So the server's walk and the documented rule are computed for the state after each write, at
+each moment that is judged, with all branches and without those at pinned commits: each alone, all of one
+commit, and all. A change that would keep less than it must in any of these states is refused.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def required_pins(
 
 
 def with_needed_days(graph: CommitGraph, pins: Iterable[Pin]) -> tuple[Pin, ...]:
-    """Pins with the rule that each needs in a history without pins. One that is not in it is unchanged."""
+    """Pins with the rule that each needs in a history without pins. Pins at other commits are unchanged."""
     dangling = {graph.ids[commit] for commit in graph.server_dangling}
 
     def days(pin: Pin) -> int | None:
@@ -254,11 +254,11 @@ def _line(graph: CommitGraph, head: int) -> Iterator[int]:
 class Write(str, Enum):
     """The kinds of steps, as text for people."""
 
-    ENTRIES = "add the rules that new pins need"
-    CREATE = "create new pins"
-    RULES = "write the new rules"
-    DELETE = "delete retired pins"
-    CLEAN = "remove the rules of retired pins"
+    ENTRIES = "adding the rules that new pins need"
+    CREATE = "creating new pins"
+    RULES = "writing the new rules"
+    DELETE = "deleting retired pins"
+    CLEAN = "removing the rules of retired pins"
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ class Loss:
         ids = ", ".join(commit[:12] for commit in self.commits[:3])
         more = f" and {len(self.commits) - 3} more" if len(self.commits) > 3 else ""
         then = f" once branch {self.removed} is deleted" if self.removed else ""
-        return f"to {self.write.value} would let {self.verdict} expire commit {ids}{more}{then}"
+        return f"{self.write.value} would stop {self.verdict} from keeping commit {ids}{more}{then}"
 
 
 @dataclass(frozen=True)
@@ -452,7 +452,7 @@ def safe_change(history: History, change: Change) -> tuple[Change, Loss | None]:
     """The change in a safe form, and None; or the change and a loss, if no form is safe.
 
     If a branch is at a pinned commit, the branch keeps the commit, but it may be deleted at any time. If the
-    change is not safe as it is, such pins get no rule of their own, or are not made. A later run makes them.
+    change is otherwise unsafe, such pins get no rule of their own, or are left for a later run to create.
     """
     heads = {branch.commit_id for branch in history.refs.branches}
     without_rule = tuple(replace(p, days=None) if p.commit_id in heads else p for p in change.want)

@@ -57,8 +57,8 @@ class Inspection:
         return [request for request in (self.request, self.stale_request) if request is not None]
 
     def with_answers(self, results: Mapping[str, ImpactResult | LakeplanError]) -> Survey:
-        """The survey with what follows from each deletion and what only stale branches hold, by the answers
-        of the simulation to the requests with these keys. Objects without an answer are unknown."""
+        """The survey with what follows from each deletion, and with what only stale branches keep.
+        ``results``: the simulation's answers to the requests, by key. Without one, objects are unknown."""
         answer = results.get(self.request.key) if self.request is not None else None
         done = follow(self.survey, self.consequences, answer, simulated=self.options.simulate)
         if self.stale is None:
@@ -137,8 +137,8 @@ def what_follows(judged: Survey, as_of: datetime, zone: ZoneInfo) -> Consequence
 def follow(
     state: Survey, what: Consequences | None, result: ImpactResult | LakeplanError | None, *, simulated: bool
 ) -> Survey:
-    """The survey with what follows for commits (``what``) and for objects (``result``). ``simulated``: the
-    simulation was asked."""
+    """The survey with what follows for commits (``what``) and for objects (``result``). ``simulated``: a
+    simulation was run."""
     if what is None:
         return state
     unknown = ""
@@ -250,7 +250,7 @@ def select(
         else:
             wanted += ours
     if not wanted and not broken and not others:
-        if lost:  # what a glob names there is not known
+        if lost:  # the repositories that a glob matches there are unknown
             raise next(iter(lost.values()))
         raise UsageError(
             "no selected repository has branch_lifecycle policies",
@@ -326,8 +326,8 @@ def whole_gates(
     overrides: gates.GateOverrides,
     deleting: Sequence[Sequence[GateResult]],
 ) -> tuple[GateResult, ...]:
-    """The gates of one run over all repositories. One counts as overridden if it is in every repository with
-    deletions. ``deleting`` are the gates of these."""
+    """The gates of one run over all repositories. A gate counts as overridden if it is overridden in every
+    repository with deletions. ``deleting`` are the gates of these repositories."""
     return tuple(
         overrides.decide_whole(gate, deleting)
         for gate in gates.limit_of_branch_run(WHOLE_PLAN, count, tree.safety)

@@ -34,10 +34,10 @@ WITNESS = "lakeplan.branch-ledger"
 _VERSION = "v1"
 
 NOT_ASSUMED = "assume_created does not apply"
-FIRST = "first run on this repository: branches that are old enough only because of assume_created are kept"
+FIRST = "first run on this repository, so branches that are old enough only by assume_created are kept"
 UNWITNESSED = (
-    f"the repository's metadata cannot be set, so lakeplan would not notice an older record: {NOT_ASSUMED};"
-    " grant fs:UpdateRepository on it"
+    "lakeplan cannot write the repository's metadata, and so would not notice an outdated record of branches."
+    f" Therefore, {NOT_ASSUMED}. Grant fs:UpdateRepository on the repository"
 )
 
 
@@ -131,7 +131,7 @@ def _recall_ledger(
     witness = _parsed(metadata.get(WITNESS))
     new = Mark(runs.run_id, 1, plain_endpoint(endpoint), repository.storage_namespace)
     if stored is not None and stored.ledger.repository_created != repository.creation_date:
-        # The repository was created again: the records are of the one that had its name before.
+        # The repository was created again, so the records belong to its predecessor of the same name.
         stored, stopped, finished = None, (), None
     if stored is None:
         lost = witness is not None or bool(stopped) or finished is not None
@@ -139,7 +139,7 @@ def _recall_ledger(
     else:
         why = _distrust(stored, desired.key, new, witness, stopped, finished)
     if why:
-        text = f"the record of its branches cannot be trusted ({why}): ages count from now, and {NOT_ASSUMED}"
+        text = f"its record of branches cannot be trusted ({why}), so ages count from now and {NOT_ASSUMED}"
         return Recalled(None, version, new, notes=(text,))
     assumes = desired.branch_settings.assume_created != "never"
     if stored is None:
@@ -173,7 +173,7 @@ def _distrust(
     if finished is not None and finished.ledger == mark.id:
         reached = max(reached, finished.generation)
     if reached - mark.generation > sum(1 for number in left if mark.generation < number <= reached):
-        return f"it is an older copy: generation {mark.generation}, but generation {reached} existed"
+        return f"it is an older copy, of generation {mark.generation} instead of {reached}"
     return ""
 
 
@@ -190,7 +190,7 @@ def _parsed(text: str | None) -> _Witness | None:
 
 
 def plain_endpoint(url: str) -> str:
-    """A server's address in its one normal spelling."""
+    """A server's address in its canonical spelling."""
     return url.strip().rstrip("/").removesuffix("/api/v1").rstrip("/").lower()
 
 

@@ -61,7 +61,7 @@ from lakeplan.values.records import utc_second_text
 
 log = logging.getLogger(__name__)
 LONGEST_SLEEP = 60.0
-"""In seconds. A changed clock, or a machine that was suspended, is noticed within this time."""
+"""In seconds. A run notices within this time that the clock changed or that the machine was suspended."""
 
 
 def serve(
@@ -91,7 +91,9 @@ def _next(cron: Cron, moment: datetime) -> datetime:
     """The next moment of a schedule. Schedules are in UTC, where no hour is skipped or repeated."""
     moment_after = cron.next_after(moment)
     if moment_after is None:
-        raise UsageError(f"the schedule {cron.text!r} never occurs", hint="Check its day and month.")
+        raise UsageError(
+            f"the schedule {cron.text!r} never occurs", hint="Check the day and month of the schedule."
+        )
     return moment_after
 
 
@@ -474,7 +476,7 @@ def _settle(record: DeletionRecord, name: str, present: BranchOutlook | None) ->
     elif present.facts.commit_id == record.branches[name].head:
         record.settle(name, Fate.INTENDED, "the run was stopped; the branch still existed")
     else:
-        text = "the run was stopped; a branch of this name has another HEAD now"
+        text = "the run was stopped; a branch of this name now has a different HEAD"
         record.settle(name, Fate.INTENDED, text, present.facts.commit_id)
 
 

@@ -348,7 +348,7 @@ def pulls_by_source(reader: BranchReader, repository: str) -> dict[str, tuple[Pu
 
 FRESH_SECONDS = 15.0
 _NEW_COMMITS_READ = 1000
-"""Commits that are read of a default branch that moved, to check that it still has those of the survey."""
+"""If the default branch moved, up to this many of its commits are read, to find those of the survey."""
 
 
 @dataclass(frozen=True)
@@ -401,7 +401,7 @@ class Keeping:
             return Keep.READ_ONLY
         if outlook.id in now.held:
             return Keep.HELD
-        # It was recorded or removed since the survey. Either way a person has just dealt with this branch.
+        # An exemption was recorded or removed since the survey, so a person has just dealt with this branch.
         if now.exemptions.get(outlook.id) != self._survey.spared.exemptions.get(outlook.id):
             return Keep.EXEMPTED
         fresh = replace(outlook, pulls=now.pulls.get(outlook.id, ()))

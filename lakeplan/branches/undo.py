@@ -50,7 +50,7 @@ class Restored(str, Enum):
 
 @dataclass(frozen=True)
 class BranchRestored:
-    """The end of one branch. Of ``sampled`` objects, ``gone`` do not exist. ``back``: it was back before."""
+    """The result for one branch. Of ``sampled`` objects, ``gone`` do not exist. ``back``: it is back."""
 
     branch_id: str
     deletion: Deletion
@@ -170,7 +170,7 @@ def _undo(
                 if len(made) < len(some):
                     missing = f"{len(left) - len(done):,} of {len(left):,}"
                     raise LakeplanError(
-                        f"the run was stopped; branches not restored: {missing}",
+                        f"the run was stopped before it restored {missing} branches",
                         where=desired.key,
                         hint="Run the command again to restore them.",
                     )
@@ -198,7 +198,7 @@ class _Restorer:
             existing = self.reader.find_branch(self.repository, name)
             head = existing or self._create(LiveBranch(name, deletion.head, deletion.hidden))
             if existing or head != deletion.head:
-                text = f"a branch of this name exists, at {head[:12]}; it was not changed"
+                text = f"a branch of this name already exists at {head[:12]}, and was not changed"
                 return BranchRestored(name, deletion, Restored.EXISTS, text, back=deletion.deleted_at(head))
         except LakeplanError as error:
             outcome = Restored.UNCERTAIN if isinstance(error, WriteUncertain) else Restored.FAILED
@@ -209,12 +209,12 @@ class _Restorer:
         except LakeplanError as error:
             warnings.append(f"its data could not be inspected: {error.message}")
         if gone:
-            warnings.append(f"a collection has run since: {gone} of {sampled} sampled objects are deleted")
+            warnings.append(f"a collection has run since: {gone} of {sampled} sampled objects were deleted")
         return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
 
     def _create(self, branch: LiveBranch) -> str:
-        """Creates a branch and returns the HEAD of the one that exists then. The request is sent once: by the
-        time of a second one, somebody else may have created a branch of that name."""
+        """Creates a branch and returns the HEAD of the branch that then exists. The request is sent once,
+        because somebody else may create a branch of that name before a second one."""
         try:
             self.writer.create_branch(self.repository, branch)
         except LakeplanError as error:
@@ -246,5 +246,5 @@ def _warnings(deletion: Deletion, now: datetime) -> list[str]:
         notes.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot be restored")
     if deletion.safe_until is not None and utc_second_text(now) > deletion.safe_until:
         since = f"its commits were safe until {deletion.safe_until}"
-        notes.append(f"{since}: a later collection may have deleted data")
+        notes.append(f"{since}; a later collection may have deleted data")
     return notes

@@ -55,8 +55,8 @@ def takes(policy: Policy, branch_id: str) -> bool:
 
 
 def crossing(policy: Policy, created: datetime, last_write: datetime | None) -> datetime:
-    """The moment at which a branch crosses the last threshold of a policy, if nobody writes. Without a
-    recorded last write the creation time counts."""
+    """The moment at which a branch crosses the last threshold of a policy, assuming no new writes. Without a
+    recorded last write, the creation time counts."""
     moments = []
     if policy.max_age_seconds is not None:
         moments.append(_later(created, policy.max_age_seconds))
@@ -104,8 +104,8 @@ def _later(moment: datetime, seconds: int) -> datetime:
 
 LOOK_AHEAD = timedelta(days=30)
 EVEREST = (
-    "idle time counts only writes that reached the server: a branch written to through an Everest mount that"
-    " was not synced looks idle"
+    "writes through an Everest mount count only after they are synced, so a branch with unsynced writes may"
+    " look idle"
 )
 """A caveat (lakefs/branch-lifecycle.md): unsynced Everest mounts do not reset the idle clock."""
 
@@ -202,7 +202,7 @@ def held_deletions(
                 if share_a_name(hold.name, pattern, BRANCH_NAMES):
                     sentences.append(f"any branch that both {both} match")
             except TooManyGlobs:  # too many to compare, so they may match the same branch
-                return (*sentences, f"any branch that both {both}, or a later pair, match")
+                return (*sentences, f"any branch that both {both} match, or that a later pair matches")
     return tuple(sentences)
 
 

@@ -132,8 +132,8 @@ class DescribeANotice:
         repository = one_run(world)
         assert repository.noticed == ()
         assert repository.warnings == (
-            "no notice was given for 2 branches, so their deletion is postponed: published but not recorded"
-            " (another writer was first)",
+            "no notice was given for 2 branches, so their deletion is postponed: the notice was"
+            " published but not recorded (another writer was first)",
         )
 
     def it_is_reported_of_nothing_where_all_was_refused(self, world):

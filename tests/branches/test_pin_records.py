@@ -185,9 +185,11 @@ class DescribeTheCheckBeforeACollection:
 
     def it_refuses_while_a_rule_or_a_pin_is_missing(self) -> None:
         state = self.record(Pin(A, 0), Pin(B))
-        with pytest.raises(GateRefused, match=f"{pin_name(A)} does not have the rule.*1 pin in all"):
+        with pytest.raises(GateRefused, match=f"{pin_name(A)} does not have the rule.*1 pin affected"):
             self.check(state, Reader(GcRules(7), pin(A), pin(B)))
-        with pytest.raises(GateRefused, match=f"{pin_name(B)} is gone.*2 pins in all") as refused:
+        with pytest.raises(
+            GateRefused, match=f"{pin_name(B)} was deleted or moved.*2 pins affected"
+        ) as refused:
             self.check(state, Reader(GcRules(7), pin(A)))
         assert "pins sync" in refused.value.hint
         assert refused.value.where == KEY

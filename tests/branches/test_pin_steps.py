@@ -27,7 +27,9 @@ SHARED = draw_refs("""
 
 def test_a_loss_names_three_commits_by_twelve_digits() -> None:
     ids = tuple(letter * 64 for letter in "abcd")
-    text = "to create new pins would let the server expire commit aaaaaaaaaaaa, bbbbbbbbbbbb, cccccccccccc"
+    text = (
+        "creating new pins would stop the server from keeping commit aaaaaaaaaaaa, bbbbbbbbbbbb, cccccccccccc"
+    )
     assert str(Loss(Write.CREATE, "the server", NOW, ids[:3])) == text
     assert str(Loss(Write.CREATE, "the server", NOW, ids)) == f"{text} and 1 more"
 

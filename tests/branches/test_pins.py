@@ -98,7 +98,7 @@ def test_a_pin_at_a_dangling_commit_has_the_default_days_because_0_would_cost_it
     assert kept(refs, rules, Pin("x2")) == "m1 root x1 x2"
     lost = next(losses(history(refs, rules), Change(rules, rules, (), (Pin("x2", 0),))))
     assert (lost.write, lost.verdict, lost.commits) == (Write.CREATE, "the server", ("x1",))
-    assert str(lost) == "to create new pins would let the server expire commit x1"
+    assert str(lost) == "creating new pins would stop the server from keeping commit x1"
 
 
 def test_no_pin_for_a_commit_that_expires_nowhere_or_whose_data_another_commit_keeps() -> None:
@@ -293,7 +293,7 @@ def test_a_pin_where_a_branch_stands_has_no_rule_that_would_cost_commits_once_th
     asked = Change(rules, rules, (replace(pin, days=None),), (pin,))
     lost = next(losses(history(refs, rules), asked))
     assert lost.removed == "dev"
-    assert str(lost).endswith("would let the server expire commit x1 once branch dev is deleted")
+    assert str(lost).endswith("would stop the server from keeping commit x1 once branch dev is deleted")
     change, loss = safe_change(history(refs, rules), asked)
     assert loss is None
     assert change.want == (replace(pin, days=None),)

@@ -431,7 +431,7 @@ class DescribeSweeps:
         before = site.data()
         result = site.world.lakeplan(("sweep", "run"), mark["mark_id"])
         assert result.code == 4
-        assert "is gone or was moved" in result.err
+        assert "was deleted or moved" in result.err
         assert site.data() == before
 
 
