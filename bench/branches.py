@@ -120,7 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--branches", type=int, default=10_000)
     parser.add_argument("--going", type=int, default=1_000)
-    parser.add_argument("--undo", action="store_true", help="undo the deletion of so many others")
+    parser.add_argument("--undo", action="store_true", help="measure branches undo instead")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -258,7 +258,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="size of the report page, and time until it can be used")
     parser.add_argument("--commits", type=int, default=10_000)
     parser.add_argument("--branches", type=int, default=300)
-    parser.add_argument("--keep", type=Path, help="leave the page here")
+    parser.add_argument("--keep", type=Path, help="keep the page at this path")
     parser.add_argument("--runs", type=int, default=5)
     args = parser.parse_args()
     plan, read = plan_of(history(args.commits, args.branches))

@@ -229,13 +229,13 @@ def wait_for(port: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--objects", type=int, default=1_000_000, help="local; 0 leaves it out")
-    parser.add_argument("--s3-objects", type=int, default=100_000, help="0 leaves it out")
-    parser.add_argument("--sample", type=int, default=100_000, help="objects of each loop; on S3 a fifth")
+    parser.add_argument("--objects", type=int, default=1_000_000, help="local objects; 0 skips these")
+    parser.add_argument("--s3-objects", type=int, default=100_000, help="objects in S3; 0 skips these")
+    parser.add_argument("--sample", type=int, default=100_000, help="objects in each loop; a fifth of it on S3")
     parser.add_argument("--runner", choices=("local", "spark"), default="local")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--folder", help="where local objects are made")
-    parser.add_argument("--endpoint-url", help="an S3 server; moto's own without it")
+    parser.add_argument("--folder", help="folder for local objects")
+    parser.add_argument("--endpoint-url", help="S3 server; default: a moto server")
     parser.add_argument("--bucket", default="bench", help="an existing bucket")
     chosen = parser.parse_args()
     os.environ.setdefault("AWS_DEFAULT_REGION", "us-east-1")

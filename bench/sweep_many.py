@@ -42,8 +42,8 @@ class Recording(Sandbox):
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     options.add_argument("--repositories", type=int, default=16)
-    options.add_argument("--going", type=int, help="so many have objects that expired; all by default")
-    options.add_argument("--commits", type=int, default=4, help="of each repository")
+    options.add_argument("--going", type=int, help="repositories with expired objects; default: all")
+    options.add_argument("--commits", type=int, default=4, help="commits in each repository")
     chosen = options.parse_args()
     count = chosen.repositories
     going = count if chosen.going is None else chosen.going
