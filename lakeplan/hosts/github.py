@@ -278,16 +278,19 @@ class GitHub:
         return answer.status == 200 and answer.json().get("state") == "active"
 
 
+_MEMBER = b"PK\x01\x02"
+"""The beginning of each entry of an archive's directory. Other data hardly has it a hundred times."""
+
+
 def unpacked(data: bytes) -> dict[str, bytes]:
     """The plan and its objects file, by name. Other files of the artifact are ignored. Raises HostError for
     an archive that is damaged or too large."""
     try:
+        if data.count(_MEMBER) > limits.ARTIFACT_MEMBERS:  # opening it would list them all in memory
+            raise TooLarge(f"it has more than {limits.ARTIFACT_MEMBERS} files")
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = archive.infolist()
-            if len(members) > limits.ARTIFACT_MEMBERS:
-                raise TooLarge(f"it has more than {limits.ARTIFACT_MEMBERS} files")
             contents = {}
-            for member in members:
+            for member in archive.infolist():
                 if member.filename in PLAN_FILES:
                     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                         raise zipfile.BadZipFile("it is not packed as GitHub packs artifacts")

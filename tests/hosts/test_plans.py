@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import struct
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -253,6 +255,17 @@ class DescribeGitHub:
             except HostError:
                 damaged += 1
         assert damaged > 30
+
+    def it_needs_no_memory_for_the_files_of_an_artifact_with_too_many(self):
+        directory = (b"PK\x01\x02" + bytes(42)) * 20_000
+        end = b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 20_000, 20_000, len(directory), 0, 0)
+        tracemalloc.start()
+        try:
+            with pytest.raises(HostError, match="more than 100 files"):
+                unpacked(directory + end)
+            assert tracemalloc.get_traced_memory()[1] < 3 * len(directory)
+        finally:
+            tracemalloc.stop()
 
     def it_takes_a_plan_out_of_an_artifact_and_nothing_else(self, host, find, artifacts, tmp_path):
         artifacts({})
