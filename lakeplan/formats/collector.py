@@ -105,7 +105,10 @@ class UnifiedRun:
 def read_deleted(data: bytes, *, name: str) -> list[str]:
     """The addresses of one Parquet file of a report, ours or the official collector's. Raises FormatError."""
     with blame_parquet(name, "is not a report of deleted addresses"):
-        addresses: list[str] = read_parquet(open_parquet(data)).column("address").to_pylist()
+        column = read_parquet(open_parquet(data)).column("address")
+        if column.type != pa.string() or column.null_count:
+            raise ValueError("an address is not a text")
+    addresses: list[str] = column.to_pylist()
     return addresses
 
 

@@ -69,12 +69,15 @@ def open_parquet(data: bytes, *, exact: bool = False) -> pq.ParquetFile:
     ):
         raise pa.ArrowInvalid("the counts of rows in its footer do not agree")
     _check_pages(data, [chunk for group in groups for chunk in group.chunks])
-    return pq.ParquetFile(
+    file = pq.ParquetFile(
         io.BytesIO(data),
         read_dictionary=texts,
         page_checksum_verification=exact,
         **options,
     )
+    for field in file.schema_arrow:
+        _check_type(field.type)
+    return file
 
 
 @contextmanager
@@ -108,6 +111,18 @@ def _check_columns(schema: pq.ParquetSchema, groups: list[Group]) -> list[str]:
     unpacked = sum(chunk.unpacked for group in groups for chunk in group.chunks)
     limits.check_size(unpacked, limits.PARQUET_UNPACKED_BYTES)
     return [column.path for column in columns if column.physical_type == _TEXT]
+
+
+def _check_type(kind: pa.DataType) -> None:
+    """Raises ArrowInvalid for a type in which texts would be repeated in memory. The metadata of a file can
+    give a column another type than its own."""
+    item = kind.value_type if pa.types.is_list(kind) else kind
+    if pa.types.is_dictionary(item):
+        return
+    if item.num_fields or not (
+        pa.types.is_primitive(item) or pa.types.is_decimal(item) or pa.types.is_null(item)
+    ):
+        raise pa.ArrowInvalid(f"a column has the unsupported type {kind}")
 
 
 def _check_pages(data: bytes, chunks: list[Chunk]) -> None:

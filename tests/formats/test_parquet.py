@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import io
 import os
 import subprocess
@@ -63,6 +64,25 @@ def a_long_text_in_lists() -> bytes:
     return parquet(pa.table([lists, lists], names=["physical_address", "address"]), compression="zstd")
 
 
+def with_types(table: pa.Table, *types: pa.DataType) -> bytes:
+    """The table with other types in its metadata."""
+    schema = pa.schema(list(zip(table.column_names, types, strict=True)))
+    metadata = {"ARROW:schema": base64.b64encode(schema.serialize().to_pybytes())}
+    with pq.ParquetWriter(
+        out := io.BytesIO(), table.schema, store_schema=False, compression="zstd", write_statistics=False
+    ) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(metadata)
+    return out.getvalue()
+
+
+def a_long_text_in_lists_of_another_type() -> bytes:
+    paths = pa.array(["x" * 50_000]).take(pa.array(np.zeros(11_000, np.int64)))
+    lists = pa.ListArray.from_arrays(pa.array([0, 11_000], pa.int32()), paths)
+    kind = pa.large_list(pa.string())
+    return with_types(pa.table([lists, lists], names=["physical_address", "address"]), kind, kind)
+
+
 def a_long_value_of_fixed_length() -> bytes:
     row = pa.array([b"x" * 50_000], pa.binary(50_000))
     rows = pa.chunked_array([row.take(pa.array(np.zeros(1_100, np.int64)))] * 10)
@@ -77,6 +97,7 @@ def a_long_value_of_fixed_length() -> bytes:
         (a_long_text_that_every_row_shares, ""),
         (rows_without_end, ""),
         (a_long_text_in_lists, "no list is read there"),
+        (a_long_text_in_lists_of_another_type, "a kind that is not supported"),
         (a_long_value_of_fixed_length, "a kind that is not supported"),
     ],
 )
@@ -136,6 +157,27 @@ def it_reads_lists_and_nulls_as_they_are() -> None:
     paths = [None if n % 7 == 0 else [f"{n}/{m}" * 40 for m in range(n % 3)] for n in range(rows)]
     table = pa.table({"paths": paths, "id": ["x" if n % 2 else None for n in range(rows)]})
     assert read_parquet(open_parquet(parquet(table))).equals(table)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.large_list(pa.string()),
+        pa.list_view(pa.string()),
+        pa.list_(pa.string(), 2),
+        pa.opaque(pa.large_list(pa.string()), "kind", "vendor"),
+    ],
+    ids=str,
+)
+def it_refuses_lists_that_repeat_their_texts_in_memory(kind: pa.DataType) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="unsupported type"):
+        open_parquet(with_types(pa.table({"paths": [["a", "b"]]}), kind))
+
+
+@pytest.mark.parametrize("values", [[1], [["a"]], [b"a"], ["a", None]], ids=str)
+def it_refuses_addresses_that_are_not_texts(values: list[object]) -> None:
+    with pytest.raises(FormatError, match="is not a report of deleted addresses"):
+        read_deleted(parquet(pa.table({"address": values})), name="x")
 
 
 def it_names_the_limit_of_lists(monkeypatch: pytest.MonkeyPatch) -> None:
