@@ -1,4 +1,4 @@
-"""Documents as terminal text, Markdown, pages, JUnit, annotations and metrics."""
+"""Renders documents as terminal text, Markdown, HTML pages, JUnit, annotations and metrics."""
 
 __all__ = [
     "audit",

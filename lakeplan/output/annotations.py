@@ -1,4 +1,4 @@
-"""Findings of a plan or of ``validate`` at their place in the tree, as GitHub annotations and as JUnit."""
+"""Findings of a plan or of ``validate``, at their places in the tree, as GitHub annotations and as JUnit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Annotation:
 
 
 def place_of(text: str) -> Place | None:
-    """The place that ``file:line[:column]`` names, or None for any other text."""
+    """Return the place that ``file:line[:column]`` names, or None for any other text."""
     match = _PLACE.fullmatch(text)
     if not match:
         return None
@@ -54,16 +54,16 @@ def leading_place(text: str) -> Place | None:
 
 def plan_annotations(document: Json, same_as_base: Collection[str] = ()) -> Iterator[Annotation]:
     """Errors come first: gates that refuse, and repositories that failed. Weakened settings, warnings and the
-    summary follow. A host may show only the first ten of each level, and an entry for no repository is a
-    failure. Warnings of repositories that a pull request does not change (``same_as_base``) are in the plan
-    alone, unless it writes something there."""
+    summary follow. A host may show only the first ten of each level. An entry that names no
+    repository is a failure. Warnings of repositories that a pull request does not change (``same_as_base``)
+    are only in the plan, unless the plan writes to these repositories."""
     if assumed := what_if(document):
         yield Annotation("notice", "what if", f"What if {assumed}")
     yield from _gates(document, "refused", "error", "BLOCKED by")
     yield from _failures(document)
     for item in weakened_settings(document):
         about = f" of {', '.join(item.scopes)}" if item.scopes else ""
-        text = f"{item.path}{about}: {item.before} at the base, {item.after} here"
+        text = f"{item.path}{about}: {item.before} in the base tree, {item.after} in this tree"
         yield Annotation("warning", "weakened", text, place_of(item.where))
     yield from _gates(document, "warned", "warning", "gate")
     for text in document["warnings"]:
@@ -155,14 +155,14 @@ def render_junit_plan(document: Json, *, tree: str = "") -> str:
         _gate(suite, gate, None, tree)
     for item in document["loosenings"]:
         case = junit_case(suite, item["scope"], f"weakened {item['path']}", place_of(item["where"]), tree)
-        _output(case, f"{item['before']} at the base, {item['after']} here")
+        _output(case, f"{item['before']} in the base tree, {item['after']} in this tree")
     for repository in document["repositories"]:
         _repository(junit_suite(root, key_of(repository), when), repository, tree)
     return junit_text(root)
 
 
 def render_junit_problems(document: ProblemsDocument, *, files: Sequence[str] = (), tree: str = "") -> str:
-    """Problems of a tree as JUnit: each is a failure, and files without problems pass."""
+    """Render the problems of a tree as JUnit: each problem is a failure, and files without problems pass."""
     problems = document["problems"]
     root = ET.Element("testsuites", name="lakeplan validate")
     suite = junit_suite(root, "the tree")
@@ -234,7 +234,7 @@ def _lines(text: str) -> str:
 
 
 def junit_text(root: ET.Element) -> str:
-    """The document as text, with the counts of each suite and of all."""
+    """Return the document as text, with the counts of each suite and of all suites."""
     for element in [*root, root]:
         element.set("tests", str(len(list(element.iter("testcase")))))
         element.set("failures", str(len(list(element.iter("failure")))))

@@ -41,7 +41,7 @@ def render_audit(document: AuditDocument, console: Console) -> None:
 
 
 def total_words(document: AuditDocument) -> str:
-    """All repositories in one sentence."""
+    """Return one sentence about all repositories."""
     rows = document["repositories"]
     lost = sum(any(one["severity"] == "data-loss" for one in row["advice"]) for row in rows)
     failed = f", {count(len(document['failed']))} not read" if document["failed"] else ""
@@ -74,7 +74,7 @@ def facts_of(row: AuditedRow) -> Iterator[tuple[str, str]]:
     risk = f", {count(commits['at_risk'])} at risk" if commits["at_risk"] else ""
     yield "commits", f"{count_of(commits['total'], 'commit')}, {kept}{risk}"
     yield "already gone", _gone(row)
-    yield "nonsense", "; ".join(row["nonsense"])
+    yield "implausible rules", "; ".join(row["nonsense"])
     stale = [f"{one['branch']} ({days(one['days'])})" for one in row["stale_branches"][:_NAMED]]
     yield "stale branches", names_of(stale, row["stale_count"]) if stale else ""
     yield "uncommitted", _uncommitted(row)
@@ -92,7 +92,7 @@ def _uncommitted(row: AuditedRow) -> str:
     if uncommitted is None or not uncommitted["changes"]:
         return ""
     changes = (
-        f"{count(uncommitted['changes'])} and more changes"
+        f"{count(uncommitted['changes'])} or more changes"
         if uncommitted["more"]
         else count_of(uncommitted["changes"], "change")
     )
@@ -108,12 +108,12 @@ def _remnants(row: AuditedRow) -> str:
         parts.append(count_of(extra["delete_markers"], "delete marker"))
     if extra["unfinished_uploads"]:
         since = moment(extra["oldest_upload"])
-        parts.append(f"{count_of(extra['unfinished_uploads'], 'unfinished upload')}, the oldest of {since}")
+        parts.append(f"{count_of(extra['unfinished_uploads'], 'unfinished upload')}, the oldest from {since}")
     return ", ".join(parts)
 
 
 def _gone(row: AuditedRow) -> str:
-    """Return how much of the data is gone that the documented rule keeps, and that only tags name."""
+    """Return how much of the data that the documented rule keeps, or that only tags name, is gone."""
     kept, tagged = row["destroyed"], row["destroyed_tagged"]
     parts = [] if kept is None else [_destroyed(kept, amount=" that the documented rule keeps")]
     if tagged is not None and (tagged["gone"] or (tagged["amount"] and tagged["amount"]["objects"])):
@@ -130,14 +130,14 @@ def _destroyed(gone: DestroyedRow, *, amount: str, sample: str = "") -> str:
 
 
 def figures_of(row: AuditedRow) -> Table:
-    """Figures of a repository. Those that are part of another are indented below it."""
+    """Return the figures of a repository. A figure that is part of another is indented below it."""
     cost = Money.of(row)
     rows = [[Cell(name, style), *volume_cells(amount, cost)] for name, amount, style in _figures(row)]
     return Table(("", "objects", "size", *cost.header()), rows)
 
 
 def _figures(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
-    """Each figure as name, amount and style of the name."""
+    """Return each figure as name, amount and style of the name."""
     next_run, leftovers = row["next_run"], row["leftovers"]
     figures = [("named by commits" if row["estimated"] else "stored", row["objects"], "")]
     figures.append(("the next collection would delete", next_run["expired"], ""))
@@ -153,7 +153,7 @@ def _figures(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
     for one in row["periods"]:
         figures.append((f"  at {days(one['days'])}", one["expired"], "dim"))
         if not one["expired"]["objects"]:
-            break  # longer periods let nothing expire either
+            break  # nothing expires at longer periods either
     if leftovers is not None:
         staged = leftovers["staged"]
         figures.append(("never committed", leftovers["never_committed"], ""))
@@ -169,18 +169,18 @@ def _hours(row: AuditedRow) -> str:
 
 
 _UNCOUNTED = {
-    "s3": "the store does not report them, or the credentials may not list them",
+    "s3": "the store does not report them, or the credentials cannot list them",
     "azure": (
         "Azure does not list uploads, and lists older versions only if the account and the credentials allow"
         " it"
     ),
-    "gcs": "lakeplan does not count them in Google Cloud Storage, or the credentials may not list them",
+    "gcs": "lakeplan does not count them in Google Cloud Storage, or the credentials cannot list them",
 }
-"""Why remnants of a kind of storage were not counted."""
+"""Why remnants were not counted, by kind of storage."""
 
 
 def notes_of(row: AuditedRow) -> Iterator[str]:
-    """Notes on what the figures leave out."""
+    """Yield notes on what the figures leave out."""
     if not row["estimated"]:
         yield from _uncounted(row)
     if row["estimated"]:
@@ -205,7 +205,7 @@ def _uncounted(row: AuditedRow) -> Iterator[str]:
 
 
 def audit_markdown(document: AuditDocument) -> str:
-    """A table of all repositories, then what to do about each."""
+    """Return a table of all repositories, followed by what to do about each."""
     headers = ("repository", "rules", "already gone", "next collection", "at risk", "can be deleted")
     lines = [
         [
@@ -237,7 +237,7 @@ FOOT = (
     " changed."
 )
 _FREE = ("Already gone", "Gone from tags")
-"""These have no cost: they are not stored."""
+"""These have no cost, because they are not stored."""
 NOTHING: AmountRow = {"objects": 0, "size_bytes": 0}
 
 
@@ -266,7 +266,7 @@ def _summary(document: AuditDocument) -> html.Section:
         (
             "Already gone",
             total_row(_amount(row["destroyed"]) for row in rows),
-            "kept by the documented rule, where storage was listed",
+            "kept by the documented rule (where storage was listed)",
         ),
         (
             "Gone from tags",
@@ -281,7 +281,7 @@ def _summary(document: AuditDocument) -> html.Section:
         ),
         ("In tags", total_row(row["next_run"]["tagged"] for row in rows), "of these, referenced by tags"),
         ("Can be deleted now", total_row(row["freeable"] for row in rows), "not kept by any rule"),
-        ("Older versions", total_row(map(_older, rows)), "also kept by buckets"),
+        ("Older versions", total_row(map(_older, rows)), "kept by versioned buckets"),
     )
     shown = [
         (

@@ -1,4 +1,4 @@
-"""Plans, runs and undos of branch policies on a terminal (``schemas/lifecycle.v1.json``)."""
+"""Renders plans, runs and undos of branch policies for terminals (``schemas/lifecycle.v1.json``)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REASONS = {
     "notice_given": "its notice period has not ended",
 }
 _WIDE = 100
-"""Terminals of at least this width also show since when a branch is past its policy."""
+"""Terminals of at least this width also show when a branch crossed its policy's thresholds."""
 _MOMENTS = {
     "now": "now",
     "plus_7_days": "in 7 days",
@@ -60,7 +60,8 @@ _ENDS = {
 
 
 def render_branches_plan(document: documents.PlanDocument, console: Console) -> None:
-    """Print the branches of every repository: those to delete, then those that are kept, and until when."""
+    """Print the branches of every repository: those to delete, then those to keep and until when they are
+    kept."""
     page = Page(console)
     for repository in document["repositories"]:
         page.heading(repository["repository"], _subtitle(repository))
@@ -85,8 +86,8 @@ def render_branches_plan(document: documents.PlanDocument, console: Console) -> 
 
 
 def deletion_table(page: Page, branches: Sequence[BranchEntry], as_of: str, cost: Money) -> None:
-    """Print the branches to delete, with their policy, until when their commits are safe, and what expires
-    then. Below the table, print what is lost with each branch. Empty columns are omitted."""
+    """Print the branches to delete: their policy, how long their commits are safe, and what expires then.
+    Below the table, print what is lost with each branch. Empty columns are omitted."""
     if not branches:
         return
     wide = page.width >= _WIDE
@@ -104,14 +105,16 @@ def render_stale(page: Page, branches: Sequence[BranchEntry], cost: Money, limit
     if table.rows:
         which = count_of(len(table.rows), "stale branch")
         if len(table.rows) >= MAX_STALE:
-            which = f"the {which} that are idle the longest"
-        page.line(Cell(f"{which}, and the data that each alone keeps (upper bounds)", "bold"), indent=2)
+            which = f"the {which} that have been idle the longest"
+        page.line(
+            Cell(f"{which}, and the data that only each of them keeps (upper bounds)", "bold"), indent=2
+        )
     table.print_on(page, limit, solid=(1,), indent=4)
     page.rest(len(table.rows), limit, indent=4)
 
 
 def stale_table(branches: Iterable[BranchEntry], cost: Money) -> Table:
-    """Stale branches: first those of which nothing is known, then those that hold most."""
+    """Return the stale branches: first those whose data is unknown, then those that hold the most."""
     stale = [(only, branch) for branch in branches if (only := branch["only_here"]) is not None]
     stale.sort(key=lambda one: _holding_most(one[0], one[1]["branch_id"]))
     rows = [
@@ -134,7 +137,7 @@ def _holding_most(only: OnlyHereRow, branch_id: str) -> tuple[bool, int, str, st
 
 
 def losses_of(page: Page, branches: Sequence[BranchEntry]) -> None:
-    """Print a line for every branch with which something is lost."""
+    """Print a line for every branch whose deletion loses something."""
     for branch in branches:
         if losses(branch):
             text = f"  has {', '.join(losses(branch))}"
@@ -142,7 +145,7 @@ def losses_of(page: Page, branches: Sequence[BranchEntry]) -> None:
 
 
 def kept_table(page: Page, branches: Sequence[BranchEntry], as_of: str) -> None:
-    """Print branches that are kept, why, and until when."""
+    """Print the branches that are kept, why, and until when."""
     if branches:
         headers = ("", "kept", "age", "idle", "because", "deleted at")
         page.table(headers, [_kept(b, as_of) for b in branches], figures=(2, 3), solid=(0,))
@@ -178,7 +181,7 @@ def _day(time: str | None) -> str:
 
 
 def expires_then(follows: FollowsRow | None, cost: Money) -> str:
-    """Commits, objects and bytes that nothing keeps once the branch is deleted."""
+    """Return the commits, objects and bytes that nothing keeps once the branch is deleted."""
     if follows is None:
         return ""
     if not follows["commits"]:
@@ -201,7 +204,8 @@ def _kept(branch: BranchEntry, as_of: str) -> list[str | Cell]:
 
 
 def _deleted_at(branch: BranchEntry) -> str:
-    """When a kept branch is deleted. One that was never observed has no date: its age does not count yet."""
+    """Return when a kept branch is deleted. A branch that was never observed has no date, because its age
+    does not count yet."""
     if not branch["due"]:
         return ""
     return "not observed yet" if NEVER_OBSERVED in branch["notes"] else moment(branch["due"])
@@ -216,7 +220,7 @@ def losses(branch: Losses) -> list[str]:
     if branch["pulls"]:
         words.append(f"open pull requests {names(branch['pulls'], 3)}")
     if branch["tags"]:
-        words.append(f"tags on it {names(branch['tags'], 3)}")
+        words.append(f"tags {names(branch['tags'], 3)}")
     return words
 
 
@@ -239,17 +243,17 @@ def _name(branch: BranchEntry | documents.RunBranch | documents.UndoneBranch) ->
 
 
 def render_follows(page: Page, repository: Following, cost: Money) -> None:
-    """The section about the data that expires because of all deletions together."""
+    """Print the data that expires because of all deletions together."""
     if not repository["totals"]:
         return
-    page.line(Cell("What then expires, assuming no new commits (upper bounds)", "bold"), indent=2)
+    page.line(Cell("Data that then expires, assuming no new commits (upper bounds)", "bold"), indent=2)
     follows_table(repository, cost).print_on(page, indent=4)
     if repository["objects_unknown"]:
-        page.line(Cell(f"objects are unknown: {repository['objects_unknown']}", "yellow"), indent=4)
+        page.line(Cell(f"the objects are unknown: {repository['objects_unknown']}", "yellow"), indent=4)
 
 
 def follows_table(repository: Following, cost: Money) -> Table:
-    """The data that expires by each moment because branches are deleted."""
+    """Return the data that expires by each moment because branches are deleted."""
     rows = [
         [
             Cell(f"{_MOMENTS[at]} ({_day(total['as_of'])})"),
@@ -275,7 +279,7 @@ def _notes(page: Page, repository: documents.PlannedRepository) -> None:
 
 def _not_ours(page: Page, document: documents.PlanDocument | documents.RunDocument) -> None:
     if document["not_ours"]:
-        text = "their server deletes branches itself (engine: server), so lakeplan does not"
+        text = "the server deletes their branches itself (engine: server), so lakeplan does not"
         page.heading("Not covered", text)
         page.line(names(document["not_ours"], 20), indent=2)
 
@@ -323,7 +327,7 @@ def render_branches_run(document: documents.RunDocument, console: Console) -> No
 
 
 def render_branches_undo(document: documents.UndoDocument, console: Console) -> None:
-    """Print which branches were restored, and which could not be."""
+    """Print which branches were restored and which could not be restored."""
     page = Page(console)
     for repository in document["repositories"]:
         page.heading(repository["repository"], f"run {repository['of_run']} of {moment(repository['at'])}")

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from lakeplan.sweep import documents
 
 MOST_BRANCHES, MOST_PATHS = 5, 10
-"""A finding lists at most so many branches that contain a commit, and paths of an object
+"""The maximum numbers of branches that contain a commit, and of paths of an object, that a finding lists
 (``schemas/check.v1.json``)."""
 SHOWN = 50
-"""Findings of a repository; JSON and CSV name more."""
+"""The maximum number of findings per repository. JSON and CSV list more."""
 NAMED_BY: dict[documents.NamedBy, str] = {
     "head": "HEAD",
     "rules": "rules",
@@ -32,7 +32,7 @@ _FIGURES = {"checked": "named", "missing": "missing", "other size": "resized"}
 
 
 def render_check(document: documents.CheckDocument, console: Console) -> None:
-    """Print what is missing in every repository, then how many are complete."""
+    """Print what is missing in every repository, then how many repositories are complete."""
     page = Page(console)
     for row in document["repositories"]:
         _repository(page, row)
@@ -71,7 +71,7 @@ def _facts(row: documents.CheckedRow) -> Iterator[tuple[str, str]]:
     yield (
         "commits",
         f"{count_of(commits['total'], 'commit')}, including {count_of(commits['heads'], 'HEAD')}, {kept},"
-        f" {count(commits['tags'])} of tags, {count(commits['holds'])} of holds",
+        f" {count(commits['tags'])} with tags, {count(commits['holds'])} with holds",
     )
     yield "metadata", f"{count_of(row['metaranges'], 'metarange')}, {count_of(row['ranges'], 'range')}"
     for name, key in _FIGURES.items():
@@ -111,7 +111,7 @@ def findings_table(row: documents.CheckedRow) -> Table:
 
 
 def _block(page: Page, one: documents.FindingRow, cells: Sequence[str]) -> None:
-    """Print a finding where no table fits: its path on separate lines, then what names it."""
+    """Print a finding where no table fits: its path on separate lines, then what refers to it."""
     _, commit, path, problem, named_by, run, copy = cells
     places = [f"tags {names(one['tags'], 3)}"] if one["tags"] else []
     places += [f"branches {_branches(one, 3)}"] if one["branches"] else []
@@ -123,14 +123,14 @@ def _block(page: Page, one: documents.FindingRow, cells: Sequence[str]) -> None:
 
 
 def _branches(one: documents.FindingRow | documents.DamagedRow, shown: int) -> str:
-    """All branches have a HEAD in the list. Those that contain another commit are not all in it."""
+    """Return the first branches. For a HEAD, the list is complete; for another commit, it may not be."""
     if "head" in one["named_by"]:
         return names(one["branches"], shown)
     return _some(one["branches"], shown, MOST_BRANCHES)
 
 
 def _some(listed: Sequence[str], shown: int, most: int) -> str:
-    """The first of a list that has at most ``most`` names, however many there are."""
+    """Return the first names of a list that is cut after ``most`` names."""
     if len(listed) < most:
         return names(listed, shown)
     return f"{', '.join(listed[:shown])} and at least {count(len(listed) - shown)} more"
@@ -165,7 +165,7 @@ def _quarantine(one: documents.QuarantineRow) -> tuple[str, str]:
         return f"{one['mark_id']}: {there}, and {one['note']}", "bold red"
     parts = [f"{one['mark_id']}: {count_of(one['recorded']['objects'], 'copy', 'copies')} recorded"]
     for key, words in (
-        ("present", "there"),
+        ("present", "present"),
         ("restored", "restored"),
         ("purged", "purged"),
         ("lost", "lost"),
@@ -184,8 +184,8 @@ def _warnings(row: documents.CheckedRow) -> Iterator[str]:
     yield from row["holds"]
     if row["unconfirmed"]:
         yield (
-            f"{count_of(row['unconfirmed'], 'object')} count as missing or as having the wrong size by the"
-            " listing alone, because there are too many to check individually"
+            f"{count_of(row['unconfirmed'], 'object')} reported as missing or as having the wrong size based"
+            " on the listing alone, because there are too many to check individually"
         )
     if row["outside"]["objects"]:
         yield f"not checked: {volume(row['outside'])} at addresses outside the namespace"
@@ -199,7 +199,7 @@ def _warnings(row: documents.CheckedRow) -> Iterator[str]:
 
 
 def check_markdown(document: documents.CheckDocument) -> str:
-    """A check as Markdown."""
+    """Return a check as Markdown."""
     parts = ["### lakeplan check\n", prose(_total(document)) + "\n"]
     for row in document["repositories"]:
         state = "complete" if row["complete"] else "not complete"
@@ -222,7 +222,7 @@ CSV_COLUMNS = (
 
 
 def check_csv(document: documents.CheckDocument) -> str:
-    """A check as CSV, with repositories that were not checked."""
+    """Return a check as CSV, including repositories that were not checked."""
     rows = [
         {**line, "repository": row["repository"]} for row in document["repositories"] for line in _lines(row)
     ]
@@ -234,7 +234,7 @@ def check_csv(document: documents.CheckDocument) -> str:
 
 
 def _lines(row: documents.CheckedRow) -> Iterator[dict[str, object]]:
-    """The findings of a repository, each as values by column."""
+    """Yield the findings of a repository, each as values by column."""
     for one in row["findings"]:
         yield {
             **one,

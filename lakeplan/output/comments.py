@@ -3,8 +3,8 @@
 A plan begins with its summary, weakened settings and the gates that block it. A table for each repository
 follows, with folded details. Comments have a size limit: details are cut first, then tables, beginning with
 the repositories that change least, and the comment says so. Weakened settings and gates are never cut: if
-there are very many, the first of each kind stand for the others. An apply begins with how it ended and what
-to do.
+there are very many, only the first of each kind are shown. The comment of an apply begins with how it ended
+and what to do.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def branch_run_lines(repository: Json) -> str:
         return ""
     title = f"\n#### {code(plan_changes.key_of(repository))}: branches, {prose(plan_settings.BY_RUN)}\n\n"
     if branches["unknown"]:
-        return f"{title}Which branches to delete could not be determined: {_brief(branches['unknown'])}\n\n"
+        return f"{title}The branches to delete could not be determined: {_brief(branches['unknown'])}\n\n"
     going = plan_settings.deletions_of(repository)
     if not going:
         return ""
@@ -67,7 +67,7 @@ def _row(branch: BranchEntry, cost: Money) -> list[str]:
 
 
 def kept_and_following(repository: Json) -> str:
-    """Branches that are kept, by reason, and what expires because of deletions, folded."""
+    """Return the branches that are kept, by reason, and what expires because of deletions, folded."""
     branches, cost = repository["lifecycle"], Money.of(repository)
     if branches is None or branches["unknown"] or not plan_settings.deletions_of(repository):
         return ""
@@ -79,17 +79,17 @@ def kept_and_following(repository: Json) -> str:
     if (left := len(stale.rows) - _STALE) > 0:
         body += f"and {count_of(left, 'more stale branch')} in the plan file\n\n"
     body += "".join(f"- {prose(note)}\n" for note in branches["notes"])
-    return folded("kept branches, and what then expires", body)
+    return folded("kept branches, and data that then expires", body)
 
 
 def with_losses(fate: Any) -> str:
-    """A branch that a server's job deletes, and what is lost with it."""
+    """Return a branch that a server's job deletes, and what is lost with it."""
     lost = losses(fate)
     return str(fate["branch_id"]) + (f" ({', '.join(lost)})" if lost else "")
 
 
-_WORDS = {"add": "rules for the first time", "change": "rules change", "clear": "all rules are removed"}
-_SETTING_WORDS = {"add": "for the first time", "change": "changed", "clear": "all removed"}
+_WORDS = {"add": "first GC rules", "change": "rules change", "clear": "all rules are removed"}
+_SETTING_WORDS = {"add": "set for the first time", "change": "changed", "clear": "all removed"}
 _CHANGES = 200
 _PREFIXES = 5
 _TAGS = 10
@@ -106,7 +106,8 @@ def loudest_first(repository: Json) -> tuple[int, int, str]:
 
 
 def changes_of(repository: Json) -> str:
-    """The heading of a repository, the values that change, and the branches that ``branches run`` deletes."""
+    """Return the heading of a repository, the values that change, and the branches that ``branches run``
+    deletes."""
     parts = []
     if not plan_changes.writes(repository):
         return branch_run_lines(repository)
@@ -168,7 +169,7 @@ def _objects(h: Json, cost: Money) -> str:
 
 
 def details_of(repository: Json) -> str:
-    """Figures at the three moments, tags, folders and gates that passed, folded."""
+    """Return the figures at the three moments, tags, folders and gates that passed, folded."""
     if not plan_changes.writes(repository):
         return kept_and_following(repository)
     parts = [_every_change(repository), _figures(repository), _tags(repository), _prefixes(repository)]
@@ -188,7 +189,8 @@ def details_of(repository: Json) -> str:
 
 
 def _every_change(repository: Json) -> str:
-    """A row for every branch, if branches share rows in the table above: one of them may matter."""
+    """Return a row for every branch if branches share rows in the table above, because a single branch may
+    matter."""
     rows = plan_changes.change_rows(repository)
     if len(rows) == len(list(plan_changes.fold(rows))):
         return ""
@@ -218,9 +220,9 @@ def _size(value: int | None) -> str:
 
 
 COMMENT_LIMIT = 65_536
-"""Characters that GitHub takes; GitLab takes more."""
+"""The maximum number of characters on GitHub. GitLab allows more."""
 _NOTE = 3_000
-"""Kept free for the words about what was cut."""
+"""Reserved for the text about what was cut."""
 _SCOPES = 8
 _ROWS = 20
 _ALIKE = 3
@@ -228,21 +230,22 @@ _CHARACTERS = 500
 
 
 def marker(tree: str = "", kind: str = "plan") -> str:
-    """The first line of every comment about a tree. lakeplan finds the comment by it, to update it. ``tree``
-    is the tree's folder in the git repository, "" for the top folder."""
+    """Return the first line of every comment about a tree, by which lakeplan finds the comment that it
+    updates. ``tree`` is the tree's folder in the git repository, "" for the top folder."""
     where = "".join(c if c.isalnum() or c in "/._" else f"%{ord(c):x}" for c in tree)
     return f"<!-- lakeplan:{kind}:{where or '.'} -->"
 
 
 def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMIT) -> str:
-    """The comment of a plan, never longer than ``limit`` (at least 8,000) however the host counts length."""
+    """Return the comment of a plan, never longer than ``limit`` (at least 8,000), however the host counts
+    length."""
     blocks = [
         _Block(plan_changes.key_of(r), changes_of(r), details_of(r))
         for r in sorted(_shown(document), key=loudest_first)
     ]
     room = limit - _NOTE
     head, tail = _head(document, tree), _tail(document)
-    if length(head) > room // 2:  # the changes need room too
+    if length(head) > room // 2:  # leave room for the changes
         head = _head(document, tree, compact=True)
     if length(head) > room:
         head = cut_lines(head, room)
@@ -255,7 +258,7 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
 
 
 def _shown(document: Json) -> list[Json]:
-    """Repositories that the plan writes to, and those where ``branches run`` deletes branches."""
+    """Return the repositories that the plan writes to, and those where ``branches run`` deletes branches."""
     written = plan_changes.writing(document)
     return [*written, *(r for r in document["repositories"] if r not in written and branch_run_lines(r))]
 
@@ -268,7 +271,8 @@ class _Block:
 
 
 def _fitting(blocks: Sequence[_Block], room: int) -> str:
-    """As much as fits: tables first, then details. One that is too long does not exclude those after it."""
+    """Return as much as fits: tables first, then details. A part that is too long does not exclude those
+    after it."""
     shown = _that_fit({b.key: length(b.changes) for b in blocks}, room)
     left = room - sum(length(b.changes) for b in blocks if b.key in shown)
     detailed = _that_fit({b.key: length(b.details) for b in blocks if b.key in shown}, left)
@@ -280,11 +284,11 @@ def _fitting(blocks: Sequence[_Block], room: int) -> str:
         cut.append(f"the changes of {_several([b.key for b in blocks if b.key not in shown])}")
     if not cut:
         return text
-    return f"{text}\n**Left out to fit a comment:** {', and '.join(cut)}. The plan file has everything.\n"
+    return f"{text}\n**Omitted to fit the comment:** {' and '.join(cut)}. The plan file has everything.\n"
 
 
 def _that_fit(lengths: Mapping[str, int], room: int) -> set[str]:
-    """The keys of the parts that fit, each into the space that those before it leave."""
+    """Return the keys of the parts that fit, each into the space left by those before it."""
     fitting = set()
     for key, size_bytes in lengths.items():
         if size_bytes <= room:
@@ -302,17 +306,17 @@ def _names(values: Sequence[str], limit: int | None = _SCOPES) -> str:
 
 
 def _head(document: Json, tree: str, *, compact: bool = False) -> str:
-    """The part that is never cut. ``compact`` has only the first repositories of each gate, and the first
-    settings of each kind."""
+    """Return the part that is never cut. If ``compact``, it has only the first repositories of each gate, and
+    the first settings of each kind."""
     summary = summary_text(document).replace("BLOCKED", "**BLOCKED**")
     where = f" for {code(tree)}" if tree else ""
     assumed = what_if(document, code)
     first = [f"**What if** {assumed}", ""] if assumed else []
-    kind = "what-if" if assumed else "plan"  # never in the place of the comment with the real plan
+    kind = "what-if" if assumed else "plan"  # never replaces the comment with the real plan
     lines = [marker(tree, kind), *first, f"**lakeplan**{where}: {summary}", ""]
     parts = [_weakened(document, compact=compact), _blocked(document, compact=compact)]
     if compact:
-        parts.reverse()  # the refused gates are few now, and nothing before them can be long
+        parts.reverse()  # the list of refused gates is short now, and nothing before it can be long
     parts += [_opened(document, compact=compact), _failed(document, _ALIKE if compact else _ROWS)]
     return "\n".join(lines) + "".join(parts)
 
@@ -333,7 +337,9 @@ def _weakened(document: Json, *, compact: bool) -> str:
             )
     left = [f"{count(n - _ALIKE)} of {code(kind)}" for kind, n in kinds.items() if compact and n > _ALIKE]
     more = (
-        f"\n**Left out to fit a comment:** {', '.join(left)}. The plan file has everything.\n" if left else ""
+        f"\n**Omitted to fit the comment:** {', '.join(left)}. The plan file has everything.\n"
+        if left
+        else ""
     )
     title = f"\n### :warning: {prose(plan_changes.weakened_title(document))}\n\n"
     table = plan_changes.weakened_table(shown, _SCOPES).markdown()
@@ -352,18 +358,18 @@ def _brief(text: str) -> str:
 def _blocked(document: Json, *, compact: bool) -> str:
     lines = _gates(document, ("refused",), "override with ", compact=compact)
     if compact and lines:
-        lines += "\n**Left out to fit a comment:** what each gate says. The plan file has everything.\n"
+        lines += "\n**Omitted to fit the comment:** what each gate says. The plan file has everything.\n"
     return "\n### :no_entry: BLOCKED\n\n" + lines if lines else ""
 
 
 def _opened(document: Json, *, compact: bool) -> str:
-    """Overridden gates: a reviewer accepts them by approving."""
+    """Return the overridden gates, which a reviewer accepts by approving the pull request."""
     lines = _gates(document, ("overridden", "allowed"), "", compact=compact)
     return "\n### Gates overridden in this plan\n\n" + lines if lines else ""
 
 
 def _gates(document: Json, outcomes: Sequence[str], word: str, *, compact: bool) -> str:
-    """A line for each result of a gate, with all repositories that have this result."""
+    """Return a line for each result of a gate, with all repositories that have this result."""
     gates = [
         {**gate, "message": "", "opens_with": ""} if compact else gate
         for gate in plan_impact.gates_of(document)
@@ -404,22 +410,24 @@ def _tail(document: Json) -> str:
         ]
     if document["unmanaged"]:
         count = count_of(len(document["unmanaged"]), "repository")
-        notes.append(f"- without an entry, and so not managed: {count}, {_names(document['unmanaged'])}\n")
+        notes.append(
+            f"- not managed, because no entry names them: {count}, {_names(document['unmanaged'])}\n"
+        )
     more = f"- and {len(notes) - _ROWS:,} more in the plan file\n" if len(notes) > _ROWS else ""
     body = "".join(notes[:_ROWS]) + more
     return ("\n" + folded(count_of(len(notes), "note"), body) if notes else "") + _circumstances(document)
 
 
 def _circumstances(document: Json) -> str:
-    """When and how the plan was made, as on a terminal but without ``--read-only``."""
+    """Return when and how the plan was made, as on a terminal but without ``--read-only``."""
     parts = circumstances({**document, "read_only": False}, code, _SCOPES)
     return f"\n<sub>{', '.join(parts)}, plan {code(document['digest'][:12])}.</sub>\n"
 
 
 def cut_lines(text: str, room: int) -> str:
-    """The first lines that fit, and a note that there are more. This is the last resort."""
+    """Return the first lines that fit, and a note that there are more. This is the last resort."""
     kept, used = [], 0
-    note = "\n**Shortened to fit a comment.** The plan file has everything.\n"
+    note = "\n**Shortened to fit the comment.** The plan file has everything.\n"
     for line in text.splitlines(keepends=True):
         used += length(line)
         if used > room - length(note):
@@ -429,7 +437,7 @@ def cut_lines(text: str, room: int) -> str:
 
 
 def not_applied(reason: str, hint: str, tree: str) -> str:
-    """The comment of an apply that was not started."""
+    """Return the comment of an apply that was not started."""
     where = f" for {code(tree)}" if tree else ""
     lines = [marker(tree, "apply"), f"**lakeplan**{where}: :x: **not applied**", "", prose(reason), ""]
     return "\n".join([*lines, *([f"**What to do:** {prose(hint)}", ""] if hint else [])])
@@ -456,14 +464,14 @@ _NEXT = {
     "failed": "Fix the cause, then run the job again.",
     "refused": "Open a new pull request so that the current plan is reviewed. To override a gate, list it"
     " under `overrides` in that pull request.",
-    "stale": "Open a new pull request so that the current plan is reviewed. It can be an empty commit: the"
-    " tree is already merged.",
+    "stale": "Open a new pull request so that the current plan is reviewed. Its commit can be empty, because"
+    " the tree is already merged.",
 }
 _NAMES = 20
 
 
 def render_apply_markdown(document: ApplyDocument, *, tree: str = "", limit: int = COMMENT_LIMIT) -> str:
-    """The comment of an apply, never longer than ``limit``."""
+    """Return the comment of an apply, never longer than ``limit``."""
     end = document["end"]
     where = f" for {code(tree)}" if tree else ""
     lines = [
@@ -479,7 +487,11 @@ def render_apply_markdown(document: ApplyDocument, *, tree: str = "", limit: int
         lines += ["Everything that this plan deletes was reviewed.", ""]
     if document["not_written"]:
         keys = names(document["not_written"], _NAMES, code)
-        lines += [f"In the tree but not in the plan, so not written: {keys}. Plan again to review them.", ""]
+        lines += [
+            f"These are in the tree but not in the plan, so they were not written: {keys}. Plan again to"
+            " review them.",
+            "",
+        ]
     if document["note"]:
         lines += [prose(document["note"]), ""]
     text = "\n".join(lines) + _done(document["results"]) + f"\n<sub>Run {code(document['run_id'])}.</sub>\n"

@@ -10,7 +10,7 @@ from lakeplan.output.text import safe
 
 
 class Markup(str):
-    """Trusted HTML or SVG: made here, or read from lakeplan's own files."""
+    """Trusted HTML or SVG, made here or read from lakeplan's own files."""
 
     __slots__ = ()
 
@@ -23,7 +23,7 @@ _NAMES = {"cls": "class", "for_": "for", "type_": "type"}
 
 
 def text(value: object) -> Markup:
-    """Escape a text; ``Markup`` stays as it is."""
+    """Escape a text. ``Markup`` is returned unchanged."""
     return value if isinstance(value, Markup) else Markup(escape(safe(str(value)), quote=True))
 
 
@@ -42,8 +42,8 @@ def _flat(children: Iterable[Child]) -> Iterable[str]:
 
 
 def el(tag: str, *children: Child, **attributes: Attribute) -> Markup:
-    """Return an element. ``cls`` and ``for_`` are the attributes class and for; underscores become dashes.
-    True is an attribute without a value; False and None leave it out."""
+    """Return an element. ``cls`` and ``for_`` are the attributes class and for, and underscores become
+    dashes. True makes an attribute without a value. False and None omit the attribute."""
     parts = [tag]
     for key, value in attributes.items():
         if value is None or value is False:
@@ -96,7 +96,7 @@ def frame(
     top: int = TOP,
     width: int = WIDTH - LEFT - RIGHT,
 ) -> Frame:
-    """A frame in which all of ``peaks`` fit."""
+    """Return a frame that fits all of ``peaks``."""
     return Frame(max(span, 1), nice_ceiling(max([1, *peaks])), height, left, top, width)
 
 
@@ -105,7 +105,7 @@ def words(x: float | str, y: float | str, content: str, cls: str) -> Markup:
 
 
 def axes(f: Frame, label: Label, ticks: Sequence[tuple[float, str]], below: str) -> list[Markup]:
-    """Grid lines with labels at the left, ``ticks`` as (position, label), and a caption below."""
+    """Return grid lines with labels on the left, ``ticks`` as (position, label), and a caption below."""
     parts = []
     for value in sorted({int(f.highest * n // TICKS) for n in range(TICKS + 1)}):
         parts += level(f, value, label(value))
@@ -113,7 +113,7 @@ def axes(f: Frame, label: Label, ticks: Sequence[tuple[float, str]], below: str)
 
 
 def level(f: Frame, value: float, label: str) -> list[Markup]:
-    """A grid line with its label at the left."""
+    """Return a grid line with its label on the left."""
     at = f.y(value)
     line = el("line", cls="grid", x1=f.left, x2=f.right, y1=at, y2=at)
     return [line, words(f.left - 6, float(at) + 4, label, "soft end")]
@@ -129,7 +129,7 @@ def foot(f: Frame, below: str) -> Markup:
 
 
 def day_ticks(span: int) -> list[tuple[float, str]]:
-    """Round numbers of days, few enough for their labels not to overlap."""
+    """Return round numbers of days, few enough that their labels do not overlap."""
     step = next((s for s in _STEPS if span // s <= 9), span)
     return [(day, f"{day:,}") for day in range(0, span + 1, step)]
 
@@ -168,7 +168,7 @@ def column(f: Frame, at: float, width: float, value: float, cls: str, title: str
 
 
 def picture(name: str, description: str, parts: Iterable[Markup], height: int = 200) -> Markup:
-    """The SVG. ``name`` is its title, ``description`` describes it to people who do not see it."""
+    """The SVG. ``name`` is its title, and ``description`` describes it to people who cannot see it."""
     return el(
         "svg",
         el("title", name),
@@ -181,8 +181,8 @@ def picture(name: str, description: str, parts: Iterable[Markup], height: int = 
 
 
 def nice_ceiling(value: int) -> int:
-    """The next number at or above ``value`` of one or two digits and zeros, in quarters that are whole from
-    4 on, so that every line of a grid can be labelled exactly."""
+    """Return the next number at or above ``value`` that has one or two digits followed by zeros. From 4 on,
+    its quarters are whole numbers, so that every grid line can be labelled exactly."""
     power = 1
     while True:
         for lead in (1, 2, 4, 6, 8):

@@ -1,5 +1,5 @@
-"""Why data is kept or expires (``schemas/explain.v1.json``): the verdict, what keeps it, until when, and what
-would change that."""
+"""Renders why data is kept or expires (``schemas/explain.v1.json``): the verdict, what keeps it, until when,
+and what would change that."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ _STATUS = {
     "young": ("EXPIRES SOON: nothing keeps it, but it is younger than the minimum age", "bold yellow"),
     "at_risk": ("AT RISK: the server would delete it although the documented rule keeps it", "bold red"),
     "expired": ("EXPIRES: no rule keeps it", "bold red"),
-    "never_committed": ("EXPIRES: it is not in any commit and not uncommitted", "bold red"),
-    "unknown": ("UNKNOWN: not everything that decides it could be read (see the notes)", "bold yellow"),
+    "never_committed": ("EXPIRES: it is neither in a commit nor an uncommitted change", "bold red"),
+    "unknown": (
+        "UNKNOWN: some of the data that decides this could not be read (see the notes)",
+        "bold yellow",
+    ),
     "outside": ("NEVER COLLECTED: it is outside the storage namespace", "bold green"),
-    "elsewhere": ("NEVER COLLECTED: it is where no collector looks", "bold green"),
+    "elsewhere": ("NEVER COLLECTED: no collector looks in its location", "bold green"),
     "missing": ("MISSING: rules keep it, but it is not in storage", "bold red"),
     "collected": ("GONE: nothing keeps it, and it is not in storage", "bold"),
 }
@@ -76,7 +79,7 @@ def _object(page: Page, subject: documents.ObjectSubject) -> None:
         held_by += f" to {_commit_text(subject['last_commit'])}" if subject["commits"] > 1 else ""
     page.facts({"paths": names_of(subject["paths"], subject["path_count"]), "held by": held_by})
     if subject["only_by_alias"]:
-        page.line("held under a full address elsewhere that may mean this object", indent=2)
+        page.line("only a full address that may refer to this object holds it", indent=2)
     stored = ""
     if subject["stored"] is not None:
         stored = f"yes, since {moment(subject['stored_at'] or '')}" if subject["stored"] else "no"
@@ -92,7 +95,7 @@ def _commit(page: Page, subject: documents.CommitSubject) -> None:
     page.line(Cell(f"commit {subject['commit_id']}", "bold"), via)
     page.line(f"created {moment(subject['creation_date'])}", indent=2)
     if not subject["holds_data"]:
-        page.line("holds no objects: a first commit", indent=2)
+        page.line("has no objects, because it is a first commit", indent=2)
     tags = f"{names(subject['tags'], NAMES_SHOWN)} (tags protect nothing)" if subject["tags"] else ""
     page.facts({"HEAD of": names(subject["head_of"], NAMES_SHOWN), "tags": tags})
     _protected(page, subject["protected_by"])
@@ -101,7 +104,7 @@ def _commit(page: Page, subject: documents.CommitSubject) -> None:
 
 
 def _protected(page: Page, rows: Sequence[documents.ProtectionRow]) -> None:
-    """Print what keeps the subject besides the rules. Other collectors respect only pins."""
+    """Print what keeps the subject in addition to the rules. Other collectors respect only pins."""
     lines = []
     for row in rows:
         name = f"{row['name']} {row['prefix']}" if row["prefix"] is not None else row["name"]
@@ -109,7 +112,7 @@ def _protected(page: Page, rows: Sequence[documents.ProtectionRow]) -> None:
         reason = f" ({row['reason']})" if row["reason"] else ""
         lines.append(f"{_PROTECTIONS[row['kind']]} {name}{until}{reason}")
     if any(row["kind"] != "pin" for row in rows):
-        lines.append("so no lakeplan sweep deletes it; other collectors do not know this")
+        lines.append("so no lakeplan sweep deletes it; other collectors ignore this protection")
     if lines:
         page.hanging(Cell("protected", "dim"), *lines, indent=2)
 
@@ -126,7 +129,7 @@ _ENDS = {
     "kept": "kept",
     "deleted": "DELETED",
     "quarantined": "moved to QUARANTINE",
-    "purged": "moved to quarantine, but its copy is gone: restored or PURGED",
+    "purged": "moved to quarantine, but the copy is gone (restored or PURGED)",
     "saved": "kept by the sweep",
     "failed": "not deleted: the deletion failed",
 }
@@ -178,7 +181,7 @@ def _branch(page: Page, subject: documents.BranchSubject) -> None:
             if lost
             else "no commit expires immediately"
         )
-        page.line(f"if the branch is deleted now: {outcome}", indent=4)
+        page.line(f"if the branch is deleted now, {outcome}", indent=4)
 
 
 def _verdict(page: Page, verdict: documents.Verdict, holders: int) -> None:
@@ -208,8 +211,8 @@ def _verdict(page: Page, verdict: documents.Verdict, holders: int) -> None:
         page.hanging(Cell("also", "dim"), *(page.join(one) for one in more), indent=4)
     if verdict["walk"] and verdict["status"] != "no_rules":
         page.hanging(Cell("server", "dim"), page.join(_walk(verdict)), indent=4)
-    _remedies(page, "to stay", verdict["to_stay"], "at least")
-    _remedies(page, "to go", verdict["to_go"], "at most", verdict["to_go_branches_left_out"])
+    _remedies(page, "to keep", verdict["to_stay"], "at least")
+    _remedies(page, "to expire", verdict["to_go"], "at most", verdict["to_go_branches_left_out"])
 
 
 def _title(verdict: documents.Verdict | documents.BranchVerdict) -> str:
@@ -254,8 +257,8 @@ def _rule(item: documents.ReasonRow | documents.BranchVerdict, branch: str | Non
 
 
 def _walk(verdict: documents.Verdict) -> str:
-    """Return the deciding part of the server's walk: the first pass that marks it, or one that stops too
-    early."""
+    """Return the decisive part of the server's walk: the first pass that marks the commit, or one that stops
+    too early."""
     walk = verdict["walk"] or []
     marks = [p for p in walk if p["outcome"] in ("head", "young", "marks")]
     if marks:
@@ -287,7 +290,7 @@ def _remedies(
 ) -> None:
     lines = [page.join(_remedy(remedy, bound)) for remedy in remedies]
     if len(remedies) > 1:
-        lines.insert(0, page.join("any of" if lead == "to stay" else "all of"))
+        lines.insert(0, page.join("any of" if lead == "to keep" else "all of"))
     if left_out:
         lines.append(page.join(f"and {count_of(left_out, 'more branch')}"))
     if lines:
@@ -315,7 +318,7 @@ def _remedy(remedy: documents.RemedyRow, bound: str) -> str:
             where = "its branch" if remedy["branch"] is None else branch
             return f"{where}: reset the uncommitted change"
         case "end_protection":
-            return "end the protection that keeps it from lakeplan's sweeps"
+            return "end the protection from lakeplan's sweeps"
 
 
 def _later(retention_days: int) -> str:

@@ -1,4 +1,4 @@
-"""A mark as one HTML file that sends no requests."""
+"""Renders a mark as one HTML file that sends no requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOOT = (
 
 
 def render_mark_page(document: MarkPageDocument) -> str:
-    """The page as text of an HTML file."""
+    """Return the page as the text of an HTML file."""
     mark = document["mark"]
     contents, cost = mark["contents"], Money.of(mark)
     facts = [
@@ -76,7 +76,7 @@ def _summary(mark: MarkDocument, cost: Money) -> html.Section:
         el("p", f"A sweep of this mark would delete {volume(goes, cost)} (sweep.mode: {mode}).", cls="lead"),
         el(
             "p",
-            f"Blocked: repositories that may hold addresses here could not be read: {unreadable}",
+            f"Blocked: these repositories could not be read and may refer to objects here: {unreadable}",
             cls="alert",
         )
         if unreadable
@@ -102,14 +102,16 @@ def _prefixes(tree: list[TreeRow], cost: Money) -> html.Section | None:
         return None
     rows = [(row, row["depth"]) for row in tree]
     folders = html.table_of("Objects and bytes by prefix", sweep.prefixes_table(rows, cost))
-    words = "Each folder counts everything below it. An object with several paths counts only at the first."
+    words = (
+        "Each folder counts everything below it. An object with several paths counts only at its first path."
+    )
     return html.Section(
         "prefixes", "Prefixes", join([el("p", words, cls="dim"), el("div", folders, cls="folders")])
     )
 
 
 def _section(id: str, title: str, figures: Table, more: int = 0) -> html.Section | None:
-    """A section with a sortable table, or None without rows. The document leaves out ``more`` rows."""
+    """A section with a sortable table, or None without rows. The document omits ``more`` rows."""
     made = html.table_of(f"{title}: figures", figures, ROWS, sortable=True)
     if made is None:
         return None

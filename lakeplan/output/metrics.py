@@ -30,7 +30,8 @@ REPOSITORY = ("server", "repository", "owner")
 
 @dataclass(frozen=True)
 class Family:
-    """One gauge, made from the documents of ``command``. ``name`` is without the prefix that all have."""
+    """One gauge, made from the documents of ``command``. ``name`` omits the prefix that all families
+    share."""
 
     name: str
     command: str
@@ -44,16 +45,17 @@ class Family:
 
 @dataclass
 class Exposition:
-    """Samples by family, in the order in which they are added. ``owner_of`` names the owners of repositories
-    whose documents do not. ``tree``, if not "", is the tree's name: a label of every sample, so that files of
-    several trees can be read together."""
+    """Samples by family, in the order in which they are added. ``owner_of`` returns the owners of
+    repositories whose documents do not name them. ``tree``, if not "", is the tree's name. It becomes a label
+    of every sample, so that files of several trees can be read together."""
 
     owner_of: Owners = lambda key: ""
     tree: str = ""
     _samples: dict[str, dict[tuple[str, ...], str]] = field(default_factory=dict, init=False)
 
     def of(self, key: str, owner: str | None = None) -> tuple[str, str, str]:
-        """The values of the labels ``REPOSITORY`` for ``server/name``. ``owner`` None: look it up."""
+        """Return the values of the labels ``REPOSITORY`` for ``server/name``. If ``owner`` is None, it is
+        looked up."""
         server, _, name = key.partition("/")
         return server, name, self.owner_of(key) if owner is None else owner
 
@@ -110,7 +112,7 @@ def escaped(text: str) -> str:
 
 
 def _exposed(add: Callable[[Exposition, Any], None]) -> Callable[..., str]:
-    """The function that makes the metrics of a document, from one that adds them."""
+    """Return a function that makes the metrics of a document from one that adds them."""
 
     def text(document: Json, owner_of: Owners = lambda key: "", tree_name: str = "") -> str:
         made = Exposition(owner_of, document.get("tree_name", tree_name))
@@ -122,7 +124,8 @@ def _exposed(add: Callable[[Exposition, Any], None]) -> Callable[..., str]:
 
 def families() -> Iterator[Family]:
     """The families of ``assets/metrics.txt``, each a line of command, name, labels and help. ``repository``
-    stands for the labels ``REPOSITORY``, and ``{}`` for objects and for bytes, which are two families."""
+    stands for the labels ``REPOSITORY``. A line with ``{}`` makes two families, one for objects and one for
+    bytes."""
     declared = (files("lakeplan.output") / "assets" / "metrics.txt").read_text(encoding="utf-8")
     for line in declared.splitlines():
         command, name, labels, text = (part.strip() for part in line.split("|"))
@@ -190,7 +193,7 @@ def _repository(made: Exposition, repository: Json, labels: tuple[str, str, str]
 
 @_exposed
 def apply_metrics(made: Exposition, document: ApplyDocument) -> None:
-    """Settings by outcome, and the outcome of each."""
+    """Add settings by outcome, and the outcome of each setting."""
     for outcome, number in document["summary"].items():
         made.add("apply_results", number, outcome)
     for result in document["results"]:
@@ -220,7 +223,7 @@ def _recorded(made: Exposition, recorded: RecordedRow) -> None:
     if recorded["last_apply"] is not None:
         made.at("last_apply_timestamp_seconds", recorded["last_apply"]["at"], *labels)
     last, reclaimed, quarantined = recorded["last_sweep"], recorded["reclaimed"], recorded["quarantined"]
-    if last is None or reclaimed is None or quarantined is None:  # all of them, or none
+    if last is None or reclaimed is None or quarantined is None:  # all of them are None, or none of them
         return
     made.at("last_sweep_timestamp_seconds", last["at"], *labels)
     made.add("last_sweep_finished", last["finished"], *labels)
@@ -232,7 +235,7 @@ def _recorded(made: Exposition, recorded: RecordedRow) -> None:
 
 @_exposed
 def history_metrics(made: Exposition, document: HistoryDocument) -> None:
-    """When each command last ended with each status, by repository."""
+    """Add when each command last ended with each status, by repository."""
     newest: dict[tuple[str, str, str], str] = {}
     for run in document["runs"]:
         for step in run["repositories"]:
@@ -267,7 +270,7 @@ def branches_plan_metrics(made: Exposition, document: Json) -> None:
 
 @_exposed
 def branches_run_metrics(made: Exposition, document: Json) -> None:
-    """Branches by outcome. Those that no policy deletes are ``kept``."""
+    """Add branches by outcome. Branches that no policy deletes count as ``kept``."""
     made.at("lifecycle_run_timestamp_seconds", document["at"])
     made.add_refused("lifecycle_run_gates_refused", document["gates"])
     for repository in document["repositories"]:

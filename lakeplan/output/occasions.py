@@ -1,9 +1,9 @@
 """Occasions for notifications, made from the documents of commands, and the JSON that webhooks accept
 (``schemas/notification.v1.json`` is lakeplan's own).
 
-Names and texts come from branches, owners, servers and pull requests. None of them may mention anybody, make
-a link or format anything. For Slack they are escaped and broken up. For Teams they are text runs, which are
-never read as Markdown.
+Names and texts come from branches, owners, servers and pull requests. None of them may mention anyone, create
+a link or change the formatting. For Slack they are escaped and broken up. For Teams they are text runs, which
+are never read as Markdown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def plan_refused(document: Mapping[str, Any], owner_of: Owners) -> Occasion | No
         for gate in gates_of(document)
         if gate["outcome"] == "refused"
     ]
-    hint = "Change the rules, or list the gate under overrides in the tree and have that reviewed."
+    hint = "Change the rules, or add an override of the gate to the tree and have it reviewed."
     return Occasion(Event.PLAN_REFUSED, "Gates refused a plan", items, hint) if items else None
 
 
@@ -58,8 +58,10 @@ def apply_failed(document: ApplyDocument, owner_of: Owners) -> Occasion | None:
         for result in document["results"]
         if result["exit_code"]
     ]
-    hint = "Run `lakeplan apply` again. It skips what was already applied."
-    return Occasion(Event.APPLY_FAILED, "Writes of an apply failed", items, hint) if items else None
+    hint = "Run `lakeplan apply` again. It skips settings that were already applied."
+    return (
+        Occasion(Event.APPLY_FAILED, "An apply failed to write some settings", items, hint) if items else None
+    )
 
 
 def apply_stopped(error: LakeplanError) -> Occasion:
@@ -69,7 +71,7 @@ def apply_stopped(error: LakeplanError) -> Occasion:
 
 
 def drift_found(document: DriftDocument, classes: Collection[str]) -> Occasion | None:
-    """Repositories with drift of these classes, and those that could not be compared, or None."""
+    """Return the repositories with drift of these classes and those that could not be compared, or None."""
     items = [
         Item(
             subject=drifted["repository"],
@@ -173,7 +175,8 @@ _BREAK = "\u200b"
 _ACTED_ON = re.compile(r"(?<=[@#*_~\[\]!|])(?=\S)|(?<=[:.])(?=[A-Za-z/])|(?<=\S)(?=[@*_~])")
 _SLACK_TEXT = 250
 _SLACK_SECTION = 3000
-"""What Slack accepts. Escaped, a character is at most five, so that two texts fit."""
+"""The maximum length that Slack accepts. A character becomes at most five when it is escaped, so two texts
+fit."""
 
 
 class NotificationItem(TypedDict):
@@ -187,7 +190,7 @@ class NotificationItem(TypedDict):
 
 
 class Notification(TypedDict):
-    """The document of ``schemas/notification.v1.json``. ``id`` is the same when the same notification is sent
+    """The document of ``schemas/notification.v1.json``. ``id`` stays the same when a notification is sent
     again."""
 
     format: Literal["lakeplan.notification/v1"]
@@ -253,8 +256,8 @@ def _slack(message: Message) -> dict[str, Any]:
 
 
 def _slack_item(item: Item) -> list[str]:
-    """The texts of an item. A command that does not fit is omitted, because part of it would be another
-    command."""
+    """Return the texts of an item. A command that does not fit is omitted, because a part of it would be a
+    different command."""
     command = _code(safe(item.command)) if item.command else ""
     texts = [f"{_code(_short(item.subject, _SLACK_TEXT))} {_prose(item.text)}".rstrip()]
     return [*texts, *([command] if 0 < len(command) <= _SLACK_SECTION else [])]

@@ -1,4 +1,4 @@
-"""Drift, history, doctor and collector runs on a terminal; the history also as CSV."""
+"""Renders drift, history, doctor and collector runs for terminals, and the history also as CSV."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ def _class(row: ValueRow | ItemRow) -> Cell:
 
 
 def _sides_of(item: ItemRow) -> list[Cell]:
-    """The values of a policy or object rule that differ between the last apply, the server and the tree."""
+    """Return the values of a policy or object rule that differ between the last apply, the server and the
+    tree."""
     sides = [item["applied"], item["stored"], item["wanted"]]
     there = [side for side in sides if side]
     keys = [key for key in {k: None for side in there for k in side} if key != "id"]
@@ -170,10 +171,11 @@ _HISTORY_STYLES = {
     "uncertain": "bold red",
     "pending": "bold yellow",
 }
-_PENDING = "the run was killed: it is not recorded whether this was written"
+_PENDING = "the run was killed, so it is not known whether this was written"
 _NO_RULES = "no rules"
 _WIDE = 100
-"""Narrower terminals leave out when a run started. Its id says that too, and must be whole to be copied."""
+"""Narrower terminals omit the start of a run. Its id contains that too, and must be complete so that it can
+be copied."""
 
 
 def render_history(document: HistoryDocument, console: Console) -> None:
@@ -187,7 +189,7 @@ def render_history(document: HistoryDocument, console: Console) -> None:
         head = ("run", "started", "command", "by", "tree", "repositories")
         page.table(head, rows, solid=(0, 1, 4), indent=0)
     else:
-        page.line("No run is recorded in the state.")
+        page.line("No runs are recorded in the state.")
     for key in document["damaged"]:
         page.failure(f"{key} is damaged and cannot be read")
 
@@ -311,7 +313,7 @@ _DOCTOR_STYLES = {"ok": "green", "warn": "bold yellow", "fail": "bold red"}
 
 
 def render_doctor(document: DoctorDocument, console: Console) -> None:
-    """Print every check, what to do about each that is not ok, and the counts."""
+    """Print every check, what to do about each check that is not ok, and the counts."""
     page = Page(console)
     area = ""
     for check in document["checks"]:
@@ -321,7 +323,7 @@ def render_doctor(document: DoctorDocument, console: Console) -> None:
         result = check["result"]
         lines = [page.join(Cell(check["check"], "bold"), f"  {check['message']}")]
         if check["hint"] and result != "ok":
-            lines.append(page.join(Cell("do: ", "dim"), check["hint"]))
+            lines.append(page.join(Cell("fix: ", "dim"), check["hint"]))
         page.hanging(Cell(result, _DOCTOR_STYLES.get(result, "")), *lines, lead_width=4)
     summary = document["summary"]
     passed = f"{count(summary['ok'])} ok, {count_of(summary['warn'], 'warning')}"
@@ -334,7 +336,7 @@ def render_collector_runs(document: CollectorRunsDocument, console: Console) -> 
     for key, runs in document["repositories"].items():
         page.heading(key, "collections")
         if not runs:
-            page.line("none is recorded", indent=2)
+            page.line("no runs are recorded", indent=2)
             continue
         rows = [
             (
@@ -373,7 +375,8 @@ COLUMNS = (
 
 
 def history_csv(document: HistoryDocument) -> str:
-    """The history as CSV: a line for each repository of a run, or for a run or record without any."""
+    """Return the history as CSV: a line for each repository of a run, or one line for a run or record without
+    repositories."""
     rows = [
         _of_run(run) | of_repository
         for run in document["runs"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _NARROWEST = 40
 _NAME_WIDTH = 14
-"""Cells a column of names gets at least before columns of figures may be folded."""
+"""The minimum width of a column of names before columns of figures may be folded."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Cell:
 
 @dataclass
 class Page:
-    """Output on a terminal. Every string is escaped, because other people may have written it."""
+    """Output on a terminal. Every string is escaped, because strangers may have written it."""
 
     console: Console
     _begun: bool = field(default=False, init=False, repr=False)
@@ -44,7 +44,8 @@ class Page:
 
     @property
     def width(self) -> int:
-        """Cells in a line. A terminal that is too narrow for tables gets longer lines, which it wraps."""
+        """The number of cells in a line. A terminal that is too narrow for tables gets longer lines, which it
+        wraps."""
         return max(self.console.width, _NARROWEST)
 
     def text(self, value: str, style: str = "") -> Text:
@@ -97,7 +98,7 @@ class Page:
             self.hanging(Cell("!", "bold yellow"), text, indent=indent)
 
     def facts(self, facts: Mapping[str, str], *, lead_width: int = 0) -> None:
-        """Print names and values, one a line. Empty values are left out."""
+        """Print names and values, one per line. Empty values are omitted."""
         for name, value in facts.items():
             if value:
                 self.hanging(Cell(name, "dim"), value, indent=2, lead_width=lead_width)
@@ -105,8 +106,8 @@ class Page:
     def rest(
         self, total: int, limit: int | None, where: str = "", *, noun: str = "", indent: int = 2
     ) -> None:
-        """Print how many rows a table of ``limit`` rows leaves out, if any: ``and 2 more tags in the plan
-        file`` for the noun ``tag``."""
+        """Print how many rows a table of ``limit`` rows omits, if any: ``and 2 more tags in the plan file``
+        for the noun ``tag``."""
         if limit is not None and total > limit:
             left = count_of(total - limit, f"more {noun}") if noun else f"{count(total - limit)} more"
             self.dim(f"and {left} {where}".rstrip().replace(" ;", ";"), indent=indent)
@@ -139,8 +140,8 @@ class Page:
         indent: int = 2,
     ) -> None:
         """Print a table without rules. Headers may have several lines. Columns in ``figures`` are aligned
-        right. They and those in ``solid`` keep their width while the others fold. If that is still too wide
-        they fold too: no figure is ever cut. Empty columns are left out."""
+        right. They and the columns in ``solid`` keep their width while the others fold. If the table is still
+        too wide, they fold too, so that no figure is ever cut. Empty columns are omitted."""
         lines = [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in rows]
         used = [i for i, header in enumerate(headers) if header or any(row[i].text.strip() for row in lines)]
         firm = {i for i in used if i in figures or i in solid}
@@ -181,8 +182,8 @@ class Page:
 
 @dataclass(frozen=True)
 class _Lines:
-    """Content laid out at least as wide as a table needs. The blanks at line ends, with which rich fills
-    tables, are removed, because logs and files would keep them."""
+    """Content that is laid out at least as wide as a table needs. The spaces with which rich fills the ends
+    of lines are removed, because logs and files would keep them."""
 
     content: RenderableType
 
@@ -202,12 +203,12 @@ def _without_blanks_at_the_end(line: list[Segment]) -> list[Segment]:
 
 
 def names(values: Sequence[str], limit: int | None = None, form: Callable[[str], str] = str) -> str:
-    """All names, each in its ``form``, or the first ``limit`` and the number of the others."""
+    """Return all names, each in its ``form``, or the first ``limit`` names and the number of the others."""
     return names_of(values[:limit], len(values), form)
 
 
 def names_of(shown: Sequence[str], total: int, form: Callable[[str], str] = str) -> str:
-    """These names, and the number of the others among ``total``."""
+    """Return these names, and how many others of ``total`` there are."""
     more = f" and {count(total - len(shown))} more" if total > len(shown) else ""
     return ", ".join(map(form, shown)) + more
 
@@ -219,14 +220,14 @@ _BREAK = "&#8203;"
 
 
 def code(text: str) -> str:
-    """A name as Markdown code."""
+    """Return a name as Markdown code."""
     shown = "".join(_reference(c) if c in _IN_CODE else c for c in safe(text))
     return f"<code>{_no_link(shown)}</code>"
 
 
 def prose(text: str) -> str:
-    """A sentence as Markdown that mentions, links and formats nothing. GitLab would run a line that begins
-    with a slash as a command."""
+    """Return a sentence as Markdown without mentions, links or formatting. GitLab would run a line that
+    begins with a slash as a command."""
     shown, clean = [], safe(text)
     for at, character in enumerate(clean):
         following = clean[at + 1 : at + 2]
@@ -238,13 +239,13 @@ def prose(text: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, figures: Container[int] = ()) -> str:
-    """A table of cells that are Markdown already. Columns in ``figures`` are aligned right."""
+    """Return a table of cells that are already Markdown. Columns in ``figures`` are aligned right."""
     rule = ["---:" if i in figures else "---" for i in range(len(headers))]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (headers, rule, *rows))
 
 
 def markdown_failures(failed: Mapping[str, ErrorRow], what: str) -> str:
-    """Repositories that failed: what was not done, why, and what to do."""
+    """Return the repositories that failed: what was not done, why, and what to do."""
     return "".join(
         f"\n#### {code(key)}: {what}\n{prose(error['message'])}\n"
         + (f"\n{prose(error['hint'])}\n" if error["hint"] else "")
@@ -253,12 +254,14 @@ def markdown_failures(failed: Mapping[str, ErrorRow], what: str) -> str:
 
 
 def folded(title: str, body: str) -> str:
-    """Details that open on a click. ``title`` is one line of Markdown, ``body`` is whole lines."""
+    """Return details that open on a click. ``title`` is one line of Markdown, and ``body`` is complete
+    lines."""
     return f"<details><summary>{title}</summary>\n\n{body}\n</details>\n"
 
 
 def length(text: str) -> int:
-    """The size of a text in bytes. A host may count characters or UTF-16 units, and these are never more."""
+    """Return the size of a text in bytes. A host may count characters or UTF-16 units, of which there are
+    never more."""
     return len(text.encode())
 
 

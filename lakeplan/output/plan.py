@@ -44,13 +44,13 @@ def render_plan(document: Json, console: Console) -> None:
 
 
 def what_if(document: Json, form: Callable[[str], str] = str) -> str:
-    """The assumptions of a plan with ``--set``, or "" for other plans."""
+    """Return the assumptions of a plan with ``--set``, or "" for other plans."""
     assumed = " and ".join(form(text) for text in document.get("what_if") or ())
     return assumed and f"{assumed}? This is not in the tree, so this plan cannot be applied."
 
 
 def circumstances(document: Json, form: Callable[[str], str] = str, limit: int | None = None) -> list[str]:
-    """When, from which tree and how the plan was made, with names in their ``form``."""
+    """Return when, how and from which tree the plan was made, with names in their ``form``."""
     parts = [f"As of {moment(document['as_of'])}"]
     if document["tree_commit"]:
         parts.append(f"tree commit {form(document['tree_commit'][:12])}")
@@ -70,7 +70,7 @@ def circumstances(document: Json, form: Callable[[str], str] = str, limit: int |
 
 
 def _summary(page: Page, document: Json) -> None:
-    """Print the summary on one line if it fits, else each of its parts on a line."""
+    """Print the summary on one line if it fits, and otherwise each of its parts on a separate line."""
     parts = summary_parts(document)
     whole = Text(" ").join(page.join(*part) for part in parts)
     if whole.cell_len <= page.width:
@@ -118,7 +118,7 @@ def _branches(summary: Json) -> str:
         return f" none to delete, {keep} kept."
     text = f" {count(going)} to be deleted by `lakeplan branches run`, {keep} kept"
     if summary["objects_follow"] is None:
-        return f"{text}; what then expires is unknown."
+        return f"{text}; the data that then expires is unknown."
     if not summary["objects_follow"]:
         return f"{text}; no objects then expire."
     objects = count_of(summary["objects_follow"], "object")
@@ -126,7 +126,8 @@ def _branches(summary: Json) -> str:
 
 
 def _impact(summary: Json) -> list[str | Cell]:
-    """The data that expires now, that expires in 30 days if that is more, and that is at risk."""
+    """Return the data that expires now, the data that expires in 30 days if that is more, and the data at
+    risk."""
     costs = summary["cost_expire"]
     text = f"{count_of(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
     text += sums(costs, "per_month")
@@ -151,13 +152,13 @@ SETTINGS = {
     "branch_lifecycle": "branch policies",
     "object_lifecycle": "object rules",
 }
-"""What a result of an apply is about."""
+"""The subject of a result of an apply."""
 _DONE = {"add": "set", "change": "changed", "clear": "removed"}
 _BRANCHES_SHOWN = 10
 
 
 def render_apply(document: ApplyDocument, console: Console) -> None:
-    """Print the report of an apply. Failures come just before the summary, where people see them."""
+    """Print the report of an apply. Failures come just before the summary, where people notice them."""
     page = Page(console)
     results = document["results"]
     done = [r for r in results if r["outcome"] not in ("failed", "uncertain")]
@@ -167,7 +168,7 @@ def render_apply(document: ApplyDocument, console: Console) -> None:
     if document["planned_again"]:
         page.heading(
             "Planned again",
-            "the servers have changed since the plan; everything that is deleted was reviewed",
+            "the servers have changed since the plan, but all deletions were reviewed",
         )
         page.warnings(document["planned_again"])
     _left_out(page, document)
@@ -175,8 +176,8 @@ def render_apply(document: ApplyDocument, console: Console) -> None:
     others = "the others were applied" if done else "nothing was applied"
     if any(r["outcome"] == "uncertain" for r in results):
         others = "others may have been applied"
-    _problems(page, "Failed", results, f"{others}; plan again to see the state of these")
-    _problems(page, "Uncertain", results, "the server may have stored these; plan again to see")
+    _problems(page, "Failed", results, f"{others}; plan again to see the current state")
+    _problems(page, "Uncertain", results, "the server may have stored these; plan again to check")
     if document["note"]:
         page.blank()
         page.hanging(Cell("!", "bold red"), document["note"])
@@ -218,7 +219,7 @@ def _left_out(page: Page, document: ApplyDocument) -> None:
 
 def _elsewhere(page: Page, document: ApplyDocument) -> None:
     if document["elsewhere"]:
-        page.heading("Enforced by lakeplan", "`lakeplan branches run` deletes by these policies")
+        page.heading("Enforced by lakeplan", "`lakeplan branches run` deletes branches by these policies")
         page.line(names(document["elsewhere"]), indent=2)
 
 

@@ -16,7 +16,7 @@ NOT_SET = "not set"
 DEFAULT = "default"
 _WHAT = {
     "add": "first rules for this repository: garbage collection starts",
-    "clear": "clear: all rules are removed, and nothing is collected any more",
+    "clear": "clear: all rules are removed, so nothing is collected",
 }
 _BRANCH = "branches/"
 _MANY_SINGLE, _MANY_ROWS, _NAMES_SHOWN = 8, 12, 5
@@ -24,7 +24,7 @@ _MANY_SINGLE, _MANY_ROWS, _NAMES_SHOWN = 8, 12, 5
 
 @dataclass(frozen=True)
 class ChangeRow:
-    """One value, or several branches that change alike."""
+    """One value, or several branches that change in the same way."""
 
     mark: str
     value: str
@@ -65,8 +65,8 @@ def pins_change(repository: Json) -> bool:
 
 
 def render_changes(page: Page, document: Json) -> None:
-    """Print every change of GC rules. Repositories that change alike share a block. Many that change
-    differently share a table."""
+    """Print every change of GC rules. Repositories with identical changes share a block. Many repositories
+    with different changes share a table."""
     groups: dict[Group, list[str]] = {}
     if writing(document):
         page.heading("Changes")
@@ -88,9 +88,9 @@ def render_changes(page: Page, document: Json) -> None:
 def render_alike(
     page: Page, action: str, keys: Sequence[str], *, adopted: bool, what: str, setting: str = ""
 ) -> None:
-    """Print the head of a block: the repositories that change alike, and what the change means."""
+    """Print the head of a block: the repositories with identical changes, and what the change means."""
     page.blank()
-    title = keys[0] if len(keys) == 1 else f"{count_of(len(keys), 'repository')} alike"
+    title = keys[0] if len(keys) == 1 else f"{count_of(len(keys), 'repository')} with identical changes"
     kind, mark = f"  {setting}" if setting else "", "  adopted" if adopted else ""
     lines = [page.join(Cell(title, "bold"), kind, Cell(mark, "yellow"))]
     if len(keys) > 1:
@@ -149,14 +149,14 @@ def _row(change: Json, before: Json | None, after: Json | None) -> ChangeRow:
 
 
 def _days(value: int | None, rules: Json | None) -> str:
-    """The days of a value. A branch without a rule shows the default that applies to it."""
+    """Return the days of a value. A branch without a rule shows the default that applies to it."""
     if value is not None:
         return days(value)
     return NOT_SET if rules is None else f"{NOT_SET} ({days(rules['default_retention_days'])})"
 
 
 def _effect(old: int | None, before: Json | None, new: int | None, after: Json | None) -> str:
-    """Whether retention gets shorter or longer. The default applies to a branch without a rule."""
+    """Return whether retention gets shorter or longer. The default applies to a branch without a rule."""
     if before is None or after is None:
         return ""
     was = before["default_retention_days"] if old is None else old
@@ -167,7 +167,7 @@ def _effect(old: int | None, before: Json | None, new: int | None, after: Json |
 
 
 def fold(rows: Sequence[ChangeRow]) -> Iterable[ChangeRow]:
-    """The rows; if there are many, branches that change alike share one."""
+    """Yield the rows. If there are many, branches that change in the same way share a row."""
     if len(rows) <= _MANY_ROWS:
         return rows
     alike: dict[tuple[str, str, str, str, bool], list[str]] = {}
@@ -187,13 +187,14 @@ def _several(values: Sequence[str]) -> str:
     return f"{count_of(len(values), 'branch')}: {names(shown, _NAMES_SHOWN)}"
 
 
-STRICTER = "the stricter settings of both trees apply"
+STRICTER = "the stricter value of the two trees applies to each setting"
 _SCOPES_SHOWN = 10
 
 
 @dataclass(frozen=True)
 class WeakenedRow:
-    """A setting that is weaker than at the base, and its repositories; none means the whole tree."""
+    """A setting that is weaker than in the base tree, and its repositories. No repositories means the whole
+    tree."""
 
     path: str
     before: str
@@ -203,7 +204,8 @@ class WeakenedRow:
 
 
 def weakened_settings(document: Json) -> list[WeakenedRow]:
-    """Weakened settings in the document's order. Equal ones of several repositories are one."""
+    """Return the weakened settings in the document's order. Equal ones of several repositories are
+    combined."""
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for item in document["loosenings"]:
         key = (item["path"], item["before"], item["after"], item["where"])
@@ -229,7 +231,7 @@ def weakened_table(items: Iterable[WeakenedRow], limit: int) -> Table:
         ]
         for item in items
     ]
-    return Table(("setting", "of", "at the base", "here", "where"), rows, names=5)
+    return Table(("setting", "scope", "base tree", "this tree", "where"), rows, names=5)
 
 
 def render_weakened(page: Page, document: Json) -> None:

@@ -1,5 +1,5 @@
 """The second part of a plan: what the change does, now and later, and what argues against it. Its tables are
-values: a terminal, Markdown and a report page each print the same cells their way.
+values, so that terminals, Markdown and report pages print the same cells in their own way.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MOMENT = (
     *("commits\nkept", "commits\nexpire", "objects\nexpire", "of objects\nkept", "bytes\nexpire"),
     *(COST, "objects\nat risk"),
 )
-"""Columns of the figures at a moment; ``COST`` is none without a price."""
+"""The columns of figures at a moment. ``COST`` is no column without a price."""
 KEPT = ("objects\nkept", "bytes\nkept")
-"""What a wide terminal adds."""
+"""The columns that a wide terminal adds."""
 
 
 def moment_table(repository: Json, columns: Sequence[str] = MOMENT) -> Table:
@@ -95,7 +95,7 @@ def _in_one_row(repository: Json, cost: Money) -> Mapping[str, Sequence[Value]]:
 
 
 def _picked(columns: Sequence[str], rows: Iterable[Mapping[str, Sequence[Value]]], cost: Money) -> Table:
-    """The columns of these names, in their order."""
+    """Return the columns with these names, in this order."""
     headers = [header for name in columns for header in (cost.header() if name == COST else (name,))]
     return Table(headers, [[cell for name in columns for cell in row[name]] for row in rows], is_loud=True)
 
@@ -115,7 +115,7 @@ def tags_title(repository: Json) -> str:
 
 
 def prefix_table(prefixes: Iterable[Json], cost: Money) -> Table:
-    """Folders of what expires now, the largest first."""
+    """Return the folders of the data that expires now, the largest first."""
     largest_first = sorted(prefixes, key=lambda p: (-p["size_bytes"], -p["objects"], p["prefix"]))
     rows = [[Name(p["prefix"]), *volume_cells(p, cost)] for p in largest_first]
     return Table(("largest prefixes (now)", "objects", "bytes", *cost.header()), rows)
@@ -131,7 +131,7 @@ _QUIET_SHOWN = 20
 
 
 def render_impact(page: Page, document: Json) -> None:
-    """Print for each repository the commits that are kept and what expires, at three moments."""
+    """Print the commits that are kept and the data that expires in each repository, at three moments."""
     repositories = writing(document)
     if not repositories:
         return
@@ -151,12 +151,12 @@ def render_impact(page: Page, document: Json) -> None:
         page.line("Nothing expires in ", names([key_of(r) for r in quiet], _QUIET_SHOWN), ".")
     if by_rule:
         page.blank()
-        what = ": expirations by object lifecycle rules are not simulated, in "
+        what = ": object lifecycle rules are not simulated, so their expirations are not known in "
         page.line(Cell(UNKNOWN, "bold red"), what, names(by_rule, _QUIET_SHOWN), ".")
 
 
 def expires_by_rule(repository: Json) -> bool:
-    """Whether object rules are added or changed. What they expire is not simulated."""
+    """Return whether object rules are added or changed. Their expirations are not simulated."""
     rules = repository["object_lifecycle"]
     return bool(rules) and any(change["action"] != "clear" for change in rules["changes"])
 
@@ -187,7 +187,8 @@ def impact_details(page: Page, repository: Json, *, prefixes: int | None) -> Non
 
 
 def _prefixes(page: Page, prefixes: Sequence[Json], limit: int | None, cost: Money) -> None:
-    """Print the largest folders of what expires now, without those that only contain another one."""
+    """Print the largest folders of the data that expires now, without folders that only contain another
+    folder."""
     held = {(p["prefix"], p["objects"], p["size_bytes"]) for p in prefixes}
     table = prefix_table((p for p in prefixes if p["prefix"] and not _same_child(p, held)), cost)
     table.print_on(page, limit)
@@ -204,7 +205,7 @@ def _same_child(prefix: Json, held: Iterable[tuple[str, int, int]]) -> bool:
 
 
 def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
-    """Print many repositories, one a line: unknown ones first, then by bytes that expire."""
+    """Print many repositories, one per line: unknown impacts first, then by bytes that expire."""
     unknown: dict[str, list[str]] = {}
     for repository in sorted(repositories, key=largest_first):
         impact = repository["impact"]
@@ -219,13 +220,13 @@ def _summary_table(page: Page, repositories: Sequence[Json]) -> None:
 
 
 def largest_first(repository: Json) -> tuple[bool, int, str]:
-    """Unknown impacts, then by bytes that expire."""
+    """Sort unknown impacts first, then by bytes that expire."""
     size_bytes = (repository["impact"]["horizons"].get("now") or {}).get("bytes_expire")
     return (size_bytes is not None, -(size_bytes or 0), key_of(repository))
 
 
 def render_backlog(page: Page, document: Json) -> None:
-    """Print what has already expired under the stored rules, whatever this plan does."""
+    """Print what has already expired under the stored rules, regardless of this plan."""
     having = [r for r in document["repositories"] if (r["impact"]["backlog"] or {}).get("commits")]
     with_money = priced(having)
     backlogs = [(key_of(r), r["impact"]["backlog"], Money.of(r, mixed=with_money)) for r in having]
@@ -242,7 +243,7 @@ def render_backlog(page: Page, document: Json) -> None:
     Table(headers, rows).print_on(page, _BACKLOG_ROWS)
     page.rest(len(backlogs), _BACKLOG_ROWS, noun="repository")
     if not read:
-        page.dim("its objects were not read; add --backlog to read them")
+        page.dim("the objects of the backlog were not read; add --backlog to read them")
 
 
 def backlog_of(page: Page, repository: Json) -> None:
@@ -284,7 +285,8 @@ def gates_of(document: Json) -> list[Json]:
 
 
 def render_gates(page: Page, gates: Iterable[Json], *, all_of_them: bool = False) -> None:
-    """Print gates that did not pass, those that refuse first. Equal ones of several repositories are one."""
+    """Print gates that did not pass, those that refuse first. Equal results of several repositories are
+    combined."""
     order = list(_STYLES)
     shown = [g for g in gates if all_of_them or g["outcome"] != "passed"]
     if not shown:
@@ -345,7 +347,7 @@ def render_warnings(
             texts.setdefault(text, []).append(key_of(repository))
         for text in repository["impact"]["blind_to"]:
             if text == STAGED_DATA:
-                continue  # true of every plan: the heading of the impact says it
+                continue  # true of every plan, and stated in the heading of the impact
             texts.setdefault(f"not seen: {text}", []).append(key_of(repository))
     if not (at_risk or tags or texts):
         return
@@ -364,7 +366,7 @@ def render_warnings(
 
 
 def _risk_row(repository: Json, *, with_money: bool) -> list[Value]:
-    """The worst moment of one repository, or nothing if nothing is at risk."""
+    """Return the worst moment of one repository, or nothing if nothing is at risk."""
     horizons = repository["impact"]["horizons"]
     moments = [(horizons[name], label) for name, label in HORIZONS.items() if name in horizons]
     worst = max(moments, key=lambda pair: pair[0]["objects_at_risk"] or 0, default=None)
@@ -378,8 +380,8 @@ def _risk_row(repository: Json, *, with_money: bool) -> list[Value]:
 
 def _at_risk(page: Page, rows: Sequence[Sequence[Value]], cost: Money) -> None:
     text = (
-        "the server would delete these although the documented rule keeps them:"
-        " its walk of the history can stop early"
+        "the server would delete these although the documented rule keeps them,"
+        " because its walk of the history can stop early"
     )
     page.hanging(Cell("!", "bold red"), page.join(Cell("objects at risk: ", "bold"), text))
     headers = ("", "when", "objects", "bytes", *cost.header())
@@ -394,7 +396,7 @@ def _tags(page: Page, repository: Json, limit: int | None) -> None:
 
 
 def render_adopted(page: Page, document: Json) -> None:
-    """Print repositories that a glob newly matches and no entry names."""
+    """Print repositories that a glob newly matches and that have no exact entry."""
     adopted = [r for r in document["repositories"] if r["adopted"]]
     if not adopted:
         return
@@ -408,7 +410,8 @@ def render_adopted(page: Page, document: Json) -> None:
 
 
 def render_failures(page: Page, repositories: Sequence[Json]) -> None:
-    """Print repositories that could not be planned, and what to do. Those with equal errors are together."""
+    """Print repositories that could not be planned, and what to do. Repositories with equal errors are
+    grouped."""
     groups = failure_groups(repositories)
     if groups:
         page.heading("Failed", "not planned, and not written by an apply of this plan")

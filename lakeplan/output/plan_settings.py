@@ -1,4 +1,4 @@
-"""Policies, object rules and pins of a plan: what changes, which branches are deleted, and pins."""
+"""Policies, object rules and pins of a plan: what changes, and which branches are deleted."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _MANY = 8
 
 
 def settings_of(repository: Json) -> list[tuple[str, Json]]:
-    """(kind, setting) of the settings that the plan would write."""
+    """Return (kind, setting) for the settings that the plan would write."""
     settings = ((kind, repository[kind]) for kind in TITLES)
     return [(kind, setting) for kind, setting in settings if setting and setting["action"] != "none"]
 
 
 def render_setting_changes(page: Page, repositories: Sequence[Json]) -> None:
-    """Print every policy and object rule that changes. Repositories that change alike share a block."""
+    """Print every policy and object rule that changes. Repositories with identical changes share a block."""
     groups: dict[tuple[str, str], list[tuple[Json, Json]]] = {}
     for repository in repositories:
         for kind, setting in settings_of(repository):
@@ -79,7 +79,7 @@ def _setting_rows(change: Json) -> Iterator[list[Value]]:
     for key in dict.fromkeys([*before, *after]):
         value = Cell("" if key == change["item"] else key)
         yield [*lead, value, _value(before.get(key)), After(_value(after.get(key), "bold"))]
-    if _ORDER in before and _ORDER in after:  # no policy has a value of that name
+    if _ORDER in before and _ORDER in after:  # no policy has a value with this name
         yield [*lead, Cell(""), Cell(""), Cell(_NO_EFFECT, "green")]
 
 
@@ -111,7 +111,7 @@ def render_branches(page: Page, document: Json) -> None:
         branches_of(page, repository, limit=_FATES_SHOWN)
     if quiet:
         page.blank()
-        page.line("The change deletes no branch in ", names(quiet), ".")
+        page.line("The change deletes no branches in ", names(quiet), ".")
 
 
 def branches_of(page: Page, repository: Json, *, limit: int | None) -> None:
@@ -137,8 +137,8 @@ def _counts_line(page: Page, repository: Json, word: str, of: Json, since: str =
 
 
 def notes(page: Page, texts: Sequence[str]) -> None:
-    """Print notes, one per line. The caveat about idle branches begins with the mark that idle branches
-    have."""
+    """Print notes, one per line. The caveat about idle branches begins with the symbol that marks idle
+    branches."""
     for text in texts:
         lead = Cell(IDLE, "bold yellow") if text == EVEREST else Cell("!", "dim")
         page.hanging(lead, page.join(text), indent=2)
@@ -193,14 +193,14 @@ def deletions_of(repository: Json) -> list[BranchEntry]:
 
 
 def kept_branches(repository: Json) -> list[BranchEntry]:
-    """Branches that are kept, those deleted soonest first."""
+    """Return the branches that are kept, beginning with those that are deleted soonest."""
     kept = [b for b in repository["lifecycle"]["branches"] if b["verdict"] != "delete"]
     return sorted(kept, key=lambda b: (b["due"] is None, b["due"] or "", b["branch_id"]))
 
 
 def render_run_branches(page: Page, document: Json) -> None:
     """Print the branches of each repository. If there are many repositories, print those where branches are
-    deleted, and a table of the others."""
+    deleted, then a table of the others."""
     repositories = with_branches(document["repositories"])
     if not repositories:
         return
@@ -220,12 +220,12 @@ def render_run_branches(page: Page, document: Json) -> None:
         rows: list[Row] = [[key_of(r), *counts(r["lifecycle"]), count(len(kept_branches(r)))] for r in rest]
         page.table(("", "deleted now", "in 7 days", "in 30 days", "kept now"), rows, figures=(1, 2, 3, 4))
     if any(len(deletions_of(r)) > _SHOWN for r in shown):
-        page.dim("Every branch is in the plan file, and in `lakeplan branches plan`.")
+        page.dim("The plan file and `lakeplan branches plan` list every branch.")
 
 
 def run_branches_of(page: Page, repository: Json, *, limit: int | None, lists_kept: bool) -> None:
     """Print the branches of one repository that are deleted and kept, and what expires because of that.
-    Without ``lists_kept``, those that are kept are only counted by reason."""
+    Without ``lists_kept``, branches that are kept are only counted by reason."""
     branches, cost = repository["lifecycle"], Money.of(repository)
     if branches["unknown"]:
         title = page.join(
@@ -294,7 +294,7 @@ def pins_of(page: Page, repository: Json, *, limit: int | None) -> None:
 
 
 def pins_table(pins: Iterable[Json]) -> Table:
-    """A table of pins: their rules, their purpose, and what only they protect."""
+    """Return a table of pins: their rules, their purpose, and what only they protect."""
     rows: list[list[Value]] = []
     for pin in pins:
         days_now = pin["retention_days"]
@@ -307,13 +307,13 @@ def pins_table(pins: Iterable[Json]) -> Table:
 
 
 def _pin_block(page: Page, row: Sequence[Value]) -> None:
-    """A pin where no table fits: its whole name, then why, then what it protects."""
+    """Print a pin where no table fits: its full name, then why it exists, then what it protects."""
     mark, name, state, rule, reasons, objects, amount = (value.text for value in row)
     page.hanging(
         Cell(mark),
         f"{name}: {state}, rule {rule}",
         reasons if state == "retired" else f"for {reasons}",
-        f"protects alone: {objects} {'object' if objects == '1' else 'objects'}, {amount}",
+        f"protected only by this pin: {objects} {'object' if objects == '1' else 'objects'}, {amount}",
         indent=3,
     )
 

@@ -1,8 +1,8 @@
-"""A document with digests in place of object paths, prefixes, physical addresses and storage URLs.
+"""Replaces object paths, prefixes, physical addresses and storage URLs in a document with digests.
 
-Values under the keys below are replaced whole. In all other texts, those values, URLs of storage and keys of
-lakeFS's own folders are replaced. Names of servers, repositories, branches, tags and files of the tree stay,
-because they are not object paths.
+Values under the keys below are replaced entirely. In all other texts, these values, storage URLs and keys of
+lakeFS's own folders are replaced. Names of servers, repositories, branches, tags and files of the tree
+remain, because they are not object paths.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _NAMES = frozenset(
         *("patterns", "digest", "etag", "before_etag", "after_etag", "config_hash", "as_of", "by"),
     }
 )
-"""Keys whose texts are names or ids. Only URLs of storage are replaced in them."""
+"""Keys whose texts are names or ids, in which only storage URLs are replaced."""
 _SERVERS = frozenset({"endpoint_url"})
 _BY_KEY = frozenset({"failures", "reasons"})
-"""Maps whose keys are texts too."""
+"""Maps whose keys are redacted too."""
 _PLAN_TOP = frozenset({"gates", "warnings", "loosenings"})
 _PLAN_PARTS = frozenset({"impact", "gates", "warnings", "failure", "storage_namespace", "lifecycle"})
 """The parts of a plan file that are redacted. An apply compares all others with the servers and the tree."""
@@ -51,27 +51,27 @@ _URL = re.compile(rf"\b(?:{'|'.join(sorted(_SCHEMES))})://{_END}|https?://[^\s/]
 _KEY = re.compile(rf"(?<![\w./-])(?:data|_lakefs|_lakeplan)/{_END}")
 _HOLD = re.compile(r"(?<=holds\[prefix )[^\]]+(?=\])")
 _QUOTED = re.compile(r"""(?:(?<=hold on prefix )|(?<=the path ))(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
-"""As logs and errors have them, where nothing else says that it is a path."""
+"""Paths in logs and errors, where only the words before them show that they are paths."""
 
 
 def redacted(document: Json) -> dict[str, Any]:
-    """A redacted copy of a document."""
+    """Return a redacted copy of a document."""
     made: dict[str, Any] = _Redactor(document).part(document, _scope(document, ""))
     return made
 
 
 def redact_text(text: str, scope: str = "") -> str:
-    """Return the message without URLs of storage and keys of lakeFS's folders."""
+    """Return the message without storage URLs and keys of lakeFS's folders."""
     for pattern in (_URL, _KEY, _HOLD, _QUOTED):
         text = pattern.sub(lambda match: _digest(scope, match.group()), text)
     return text
 
 
 def redact_plan(plan: Plan) -> Plan:
-    """A plan whose file can be shown and still be applied. Rules stay, with the prefixes of object rules,
-    because an apply writes them. The storage namespace becomes a digest that an apply can compare. Free
-    text, such as the reasons of holds, is removed."""
-    # Plans need numpy, and every command needs this module: its errors are redacted too.
+    """Return a plan whose file can be shown to others and still be applied. Rules remain, including the
+    prefixes of object rules, because an apply writes them. The storage namespace becomes a digest that an
+    apply can compare. Free text, such as the reasons of holds, is removed."""
+    # Imported here because plans need numpy, and every command needs this module to redact its errors.
     from lakeplan.values.plan_document import digest_of, load_plan, to_document, with_shown
 
     document = to_document(plan)
@@ -156,7 +156,7 @@ class _Redactor:
 
 
 def _known(value: Any, scope: str) -> Iterator[tuple[str, str]]:
-    """Every path under a key for paths, with its repository."""
+    """Yield every path under a key for paths, with its repository."""
     if isinstance(value, Mapping):
         inner = _scope(value, scope)
         for key, item in value.items():
@@ -174,7 +174,8 @@ def _known(value: Any, scope: str) -> Iterator[tuple[str, str]]:
 
 
 def _any_of(paths: set[str]) -> re.Pattern[str]:
-    """A pattern that matches these paths, the longest first, and everything below a folder among them."""
+    """Return a pattern that matches these paths, the longest first, and everything below those that are
+    folders."""
     parts = [
         re.escape(path) + (_END if path.endswith("/") or "://" in path else r"(?![\w/-])")
         for path in sorted(paths, key=len, reverse=True)

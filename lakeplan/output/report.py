@@ -62,7 +62,7 @@ def _scale(seconds: int) -> float:
 
 
 def _picture(key: str, rows: Sequence[Json]) -> Markup:
-    """A chart of branches by age and idle time, on logarithmic scales. A larger dot stands for several
+    """Return a chart of branches by age and idle time, on logarithmic scales. A larger dot stands for several
     branches."""
     far = max(_scale(r["idle_seconds"]) for r in rows)
     high = max(_scale(r["age_seconds"]) for r in rows)
@@ -72,7 +72,7 @@ def _picture(key: str, rows: Sequence[Json]) -> Markup:
         at, label = _scale(days_ago * _DAY), _ago(days_ago * _DAY)
         parts += svg.level(f, at, label) if at <= f.highest else []
         parts += [svg.tick(f, at, label)] if at <= f.span else []
-    parts.append(svg.foot(f, "idle for (across), age (up)"))
+    parts.append(svg.foot(f, "idle time (horizontal), age (vertical)"))
     spots: dict[tuple[int, int, bool], list[Json]] = defaultdict(list)
     for r in rows:
         x, y = float(f.x(_scale(r["idle_seconds"]))), float(f.y(_scale(r["age_seconds"])))
@@ -183,7 +183,7 @@ def _words(timeline: Json, cost: Money) -> Markup | None:
         items.append(el("li", el("strong", when), f": {count_of(m['commits'], 'commit')}, {objects}, {goes}"))
     if not items:
         return None
-    return join([el("p", "What expires by then because of this plan:"), el("ul", items)])
+    return join([el("p", "Data that expires by then because of this plan:"), el("ul", items)])
 
 
 def _commits(timeline: Json) -> Markup:
@@ -202,7 +202,7 @@ def _commits(timeline: Json) -> Markup:
     sides = ((side, sum(d[side] or 0 for d in days)) for side in ("stored", "proposed"))
     summary = ", ".join(f"{count_of(total, 'commit')} under the {side} rules" for side, total in sides)
     caption = (
-        "Expirations are those of the documented rule. The left bar of each pair shows the stored rules, and"
+        "Expirations follow the documented rule. The left bar of each pair shows the stored rules, and"
         " the right bar the proposed ones."
     )
     if any(d["branches"] for d in days):
@@ -228,7 +228,7 @@ def _objects(timeline: Json) -> Markup:
     total = f"{size(sum(d['size_bytes'] for d in days))} under the proposed rules"
     drawn = svg.picture(f"Bytes that expire within {span} days", total, parts, _TIMELINE_HEIGHT)
     return html.figure(
-        drawn, "These are the expirations under the proposed rules, from the horizon of the given curve."
+        drawn, "The expirations under the proposed rules come from the forecast of the given curve."
     )
 
 
@@ -261,11 +261,11 @@ def _quiet(value: int | None) -> html.Cell:
 
 VERDICTS = {
     "kept": ("kept", "the server keeps it under the proposed rules"),
-    "released": ("kept again", "the stored rules let it expire, the proposed ones keep it"),
-    "expires": ("expires", "the stored rules keep it, the proposed ones let it expire"),
+    "released": ("kept again", "the stored rules let it expire, but the proposed rules keep it"),
+    "expires": ("expires", "the stored rules keep it, but the proposed rules let it expire"),
     "at_risk": ("at risk", "expires on the server although the documented rule keeps it"),
-    "at_risk_already": ("at risk already", "the same, and the stored rules let it expire too"),
-    "gone": ("gone", "the stored rules and the proposed ones let it expire"),
+    "at_risk_already": ("at risk already", "at risk, and the stored rules let it expire too"),
+    "gone": ("gone", "both the stored and the proposed rules let it expire"),
 }
 """In the order of their numbers in the document."""
 
@@ -280,7 +280,7 @@ SHAPES = {
 
 
 def graph_section(document: Json) -> tuple[html.Section | None, list[Markup]]:
-    """The section, or None without a history, and the blocks of data that it needs."""
+    """Return the section, or None without a history, and the blocks of data that it needs."""
     graphs = document["graphs"]
     if not graphs:
         return None, []
@@ -311,8 +311,9 @@ def _counts(graph: Json) -> Markup:
     if graph["same_as_plan"] is False:
         moved = el(
             "p",
-            "This is not the history that the plan evaluated: it has changed since, or the plan did not read"
-            " all of it. The graph shows what was read now. The impact figures are those of the plan.",
+            "This history differs from the one that the plan evaluated: it has changed since, or the plan did"
+            " not read all of it. The graph shows the history as read now. The impact figures are those of"
+            " the plan.",
             cls="alert",
         )
     return join(
@@ -358,7 +359,7 @@ def curves_section(document: Json) -> html.Section | None:
 def _one(placed: Json, repository: Json | None) -> Markup:
     curve: CurveDocument = placed["curve"]
     at_most = "upper bounds, from metadata alone; " if curve["at_most"] else ""
-    held = f"As of {moment(curve['as_of'])}; {at_most}{volume(curve['committed'])}, depend on commits."
+    held = f"As of {moment(curve['as_of'])}; {at_most}committed: {volume(curve['committed'])}."
     notes = [el("p", held, cls="dim")]
     if placed["rules"] is None:
         notes.append(el("p", _OTHER_RULES, cls="alert"))
@@ -371,7 +372,8 @@ def _one(placed: Json, repository: Json | None) -> Markup:
 
 
 def _proposed(repository: Json | None, branch: str | None) -> tuple[int | None, int | None]:
-    """The days of a branch, or by default, under the stored and under the proposed rules."""
+    """Return the retention days of a branch, or of the default, under the stored and under the proposed
+    rules."""
     days: list[int | None] = []
     for rules in (repository["before"], repository["after"]) if repository else (None, None):
         if rules is None:
@@ -404,14 +406,14 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
     summary = [
         f"{days(at)}: {size(expiring_at(curve, at)['size_bytes'])} expire." for at in dict.fromkeys(marked)
     ]
-    caption = f"{name}. The filled area shows what expires by the documented rule."
+    caption = f"{name}. The filled area shows the data that expires by the documented rule."
     if worse:
         caption += " Marks show retention periods at which the server would delete more."
     return join(
         [
             el("h4", name),
             html.figure(svg.picture(name, " ".join(summary), parts), caption),
-            html.folded(f"{name}: the figures", _figures(curve, name, Money.of(repository or {}))),
+            html.folded(f"{name}: figures", _figures(curve, name, Money.of(repository or {}))),
         ]
     )
 
@@ -427,7 +429,7 @@ def _mark(f: svg.Frame, curve: CurveRow, at: int | None, cls: str, what: str) ->
 
 
 def _worse(f: svg.Frame, point: ServerDaysPoint) -> Markup:
-    title = f"{days(point['days'])}: the server deletes {size(point['size_bytes'])}, of it at risk " + size(
+    title = f"{days(point['days'])}: the server deletes {size(point['size_bytes'])}; at risk: " + size(
         point["at_risk"]["size_bytes"]
     )
     at = f"translate({f.x(point['days'])} {f.y(point['size_bytes'])})"

@@ -40,7 +40,7 @@ def summary_section(document: Json) -> Section:
 
 
 def _cards(plan: Json) -> Markup | None:
-    """The four main figures, each with the number of repositories in which it is unknown."""
+    """Return the four main figures, each with the number of repositories in which it is unknown."""
     summary, writes = plan["summary"], writing(plan)
     if not writes:
         return None
@@ -88,7 +88,7 @@ def _weakened(plan: Json) -> Markup | None:
 
 
 def gates_section(document: Json) -> Section | None:
-    """Every gate that did not pass, refused ones first; those that passed are counted."""
+    """Return every gate that did not pass, refused ones first, and the number of those that passed."""
     gates = plan_impact.gates_of(document["plan"])
     shown = sorted((g for g in gates if g["outcome"] != "passed"), key=lambda g: OUTCOMES.index(g["outcome"]))
     if not gates:
@@ -115,14 +115,14 @@ def gates_section(document: Json) -> Section | None:
 
 
 def more(total: int, shown: int = _ROWS) -> list[Markup]:
-    """A line that says how many rows were left out, or none if all are shown."""
+    """Return a line that says how many rows were omitted, or nothing if all rows are shown."""
     if total <= shown:
         return []
     return [el("p", f"{count(total - shown)} more are in the plan file.", cls="dim")]
 
 
 def notes_section(document: Json) -> Section:
-    """Failures, warnings, and what this page does not show and why."""
+    """Return failures, warnings, and what this page does not show and why."""
     plan = document["plan"]
     failed = [
         [key_of(r), r["failure"]["message"], r["failure"]["hint"]]
@@ -140,11 +140,11 @@ def notes_section(document: Json) -> Section:
     ]
     if plan["unmanaged"]:
         keys = ", ".join(plan["unmanaged"][:20])
-        warnings.append(f"without an entry, and so not managed: {len(plan['unmanaged']):,} ({keys})")
+        warnings.append(f"not managed, because no entry names them: {len(plan['unmanaged']):,} ({keys})")
     parts += _list("Warnings", warnings)
     parts += _list("What this page does not show", document["missing"])
     if not parts:
-        parts.append(el("p", "No warnings, and nothing was left out."))
+        parts.append(el("p", "There are no warnings, and nothing was omitted."))
     return Section("notes", "Notes", join(parts))
 
 
@@ -180,7 +180,7 @@ def impact_section(document: Json) -> Section:
 
 def _summary(repositories: Sequence[Json]) -> Markup:
     figures = plan_impact.impact_table(repositories, _COLUMNS, with_money=priced(repositories))
-    title = "What expires through this plan, by repository"
+    title = "Data that expires because of this plan, by repository"
     made = table_of(title, figures, _IMPACT_ROWS, sortable=True, hidden_caption=False)
     return join([made, *more(len(repositories), _IMPACT_ROWS)])
 
@@ -243,7 +243,7 @@ def _moments(repository: Json) -> Markup | None:
 
 
 def _prefixes(repository: Json) -> Markup | None:
-    """Folders of what expires now, each with its share of the whole."""
+    """Return the folders of the data that expires now, each with its share of the total."""
     prefixes, cost = repository["impact"]["prefixes"], Money.of(repository)
     whole = max((p["size_bytes"] for p in prefixes), default=0)
     largest = sorted(prefixes, key=lambda p: (-p["size_bytes"], p["prefix"]))[:_PREFIX_ROWS]
@@ -253,9 +253,14 @@ def _prefixes(repository: Json) -> Markup | None:
     ]
     figures = Table(("prefix", "objects", "bytes", *cost.header(), "share"), rows)
     made = table_of(
-        f"Where it expires now, {key_of(repository)}", figures, sortable=True, hidden_caption=False
+        f"Data that expires now, by folder, {key_of(repository)}",
+        figures,
+        sortable=True,
+        hidden_caption=False,
     )
-    note = el("p", "Each folder counts everything below it. An object with several paths counts in each.")
+    note = el(
+        "p", "Each folder counts everything below it. An object with several paths counts at each of them."
+    )
     return None if made is None else join([made, note, *more(len(prefixes), len(rows))])
 
 

@@ -1,4 +1,4 @@
-"""The shared parts of all HTML pages: tables, figures, sections, and the file around them."""
+"""The parts that all HTML pages share: tables, figures, sections, and the file around them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lakeplan.values.urls import is_digest
 
 
 def data_block(identifier: str, document: Any) -> Markup:
-    """JSON in a script element that browsers do not run. No text in it can end the element."""
+    """Return JSON in a script element that browsers do not run. No text in the JSON can end the element."""
     raw = json.dumps(document, separators=(",", ":"), ensure_ascii=True, sort_keys=True)
     for character in "<>&":
         raw = raw.replace(character, f"\\u{ord(character):04x}")
@@ -41,8 +41,8 @@ def table(
     sortable: bool = False,
     hidden_caption: bool = False,
 ) -> Markup:
-    """A table in a scrolling box. The first cell of a row is its header. A cell may be a pair of its content
-    and attributes such as ``data_sort``. ``figures`` are columns of numbers."""
+    """Return a table in a scrolling box. The first cell of a row is its header. A cell may be a pair of
+    content and attributes such as ``data_sort``. ``figures`` are columns of numbers."""
     numbers = frozenset(figures)
 
     def cell(n: int, value: Cell) -> Markup:
@@ -71,7 +71,8 @@ def table(
 
 
 def amount(value: int | None, form: Callable[[int], str] = count, cls: str = "some") -> Cell:
-    """A figure and the value to sort by. An unknown figure never looks like zero, and it sorts first."""
+    """Return a figure and the value to sort it by. An unknown figure never looks like zero, and sorts
+    first."""
     if value is None:
         return (UNKNOWN, {"cls": "unknown", "data_sort": -1})
     return (form(value), {"cls": cls if value else "none", "data_sort": value})
@@ -99,7 +100,7 @@ def _cell(value: Value) -> Cell:
 
 
 def _share(words: str, fraction: float | None, cls: str) -> Cell:
-    """A share with a bar. The text says the same as the bar."""
+    """Return a share with a bar. The text says the same as the bar."""
     if fraction is None:
         return (words, {"cls": "unknown", "data_sort": -1})
     bar = el(
@@ -123,7 +124,7 @@ def table_of(
     sortable: bool = False,
     hidden_caption: bool = True,
 ) -> Markup | None:
-    """The first ``limit`` rows of a table as HTML, or None without rows."""
+    """Return the first ``limit`` rows of a table as HTML, or None without rows."""
     if not values.rows:
         return None
     headers = [header.replace("\n", " ") for header in values.headers]
@@ -134,7 +135,7 @@ def table_of(
 
 
 def cards(items: Iterable[tuple[str, str, str]]) -> Markup:
-    """Main figures, each with its name and what it means."""
+    """Return the main figures, each with its name and meaning."""
     shown = [
         el("div", el("dt", name), el("dd", el("strong", figure), el("span", words)), cls="card")
         for name, figure, words in items
@@ -143,7 +144,8 @@ def cards(items: Iterable[tuple[str, str, str]]) -> Markup:
 
 
 def folder(prefix: str | None, depth: int) -> Cell:
-    """The last part of a prefix, at its depth in a tree of folders. None is for objects without a path."""
+    """Return the last part of a prefix, at its depth in a tree of folders. None stands for objects without a
+    path."""
     name = "(in no commit)" if prefix is None else prefix or "(all paths)"
     if prefix and not is_digest(prefix):
         name = f"{prefix.rstrip('/').rpartition('/')[2]}/"
@@ -151,12 +153,13 @@ def folder(prefix: str | None, depth: int) -> Cell:
 
 
 def anchor(repository: str) -> str:
-    """The id of a repository's part of the page. Names of servers may contain any character."""
+    """Return the id of a repository's part of the page, because names of servers may contain any
+    character."""
     return "repository-" + "".join(c if c.isalnum() and c.isascii() else "-" for c in repository)
 
 
 def unread_section(document: Json, stopped: str, hint: str) -> Section | None:
-    """Repositories that could not be read, and those that a stopped command did not reach."""
+    """Return the repositories that could not be read, and those that a stopped command did not reach."""
     lines: list[list[Cell]] = [[key, one["message"], one["hint"]] for key, one in document["failed"].items()]
     lines += [[key, stopped, hint] for key in document["unfinished"]]
     if not lines:
@@ -183,13 +186,13 @@ class Section:
 
 @cache
 def asset(name: str) -> Markup:
-    """A file of this package. Its text is trusted."""
+    """Return a file of this package. Its text is trusted."""
     return Markup((files("lakeplan.output") / "assets" / name).read_text(encoding="utf-8"))
 
 
 def fragment(file: str, /, **parts: Child) -> Markup:
-    """An HTML file of this package, with a part in place of each ``$name``. Its own indents and line breaks
-    only show its structure."""
+    """Return an HTML file of this package, with a part in place of each ``$name``. Indents and line breaks in
+    the file only show its structure."""
     template = Template("".join(line.strip() for line in asset(file).splitlines()))
     return Markup(template.substitute({key: join([part]) for key, part in parts.items()}))
 
@@ -199,7 +202,7 @@ def styles(names: Sequence[str] = STYLES) -> Markup:
 
 
 def script(names: Sequence[str] = SCRIPTS) -> Markup:
-    """All script files inside one function, so that they share names which the page cannot access."""
+    """Return all script files inside one function, so that they share names that the page cannot access."""
     return Markup('"use strict";(() => {\n' + "\n".join(asset(name) for name in names) + "\n})();")
 
 
@@ -215,7 +218,7 @@ class PageFacts:
 
 
 def page(document: Json, sections: Sequence[Section | None], data: Sequence[Markup]) -> str:
-    """The HTML file of a plan."""
+    """Return the HTML file of a plan."""
     plan = document["plan"]
     assumed = what_if(plan)
     facts = [*([f"What if {assumed}"] if assumed else []), f"As of {moment(plan['as_of'])}"]
@@ -240,7 +243,7 @@ def whole_page(
     *,
     data: Sequence[Markup] = (),
 ) -> str:
-    """An HTML file. Its scripts read the blocks of JSON in ``data``."""
+    """Return an HTML file. Its scripts read the blocks of JSON in ``data``."""
     sections = [section for section in parts if section is not None]
     css, js = styles(css_files), script(js_files)
     page = fragment(
@@ -284,5 +287,5 @@ def figure(drawn: Markup, caption: str) -> Markup:
 
 
 def folded(title: str, *body: Markup | None) -> Markup:
-    """Details that open with a click on their title."""
+    """Return details that open with a click on their title."""
     return el("details", el("summary", title), *body)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def render_repository(repository: Json, console: Console) -> None:
-    """Print one repository of a plan in full, then an empty line, since several may follow each other."""
+    """Print one repository of a plan in full, then an empty line, because another repository may follow."""
     page = Page(console)
     mark = MARKS.get(_overall(repository), Cell(" "))
     page.hanging(mark, page.join(Cell(key_of(repository), "bold")), page.join(_action(repository)))
@@ -64,7 +64,7 @@ def _action(repository: Json) -> str:
 
 
 def _overall(repository: Json) -> str:
-    """One word for all its settings, as the model's ``overall``."""
+    """Return one word for all its settings, like ``overall`` of the model."""
     pins = "change" if plan_settings.changing(repository) else "none"
     actions = {
         repository["action"],
@@ -76,11 +76,11 @@ def _overall(repository: Json) -> str:
 
 def _rules_action(repository: Json) -> str:
     if not repository["managed"]:
-        return "its GC rules are not managed by the tree"
+        return "the tree does not manage its GC rules"
     return {
         "add": "first rules for this repository: garbage collection starts",
         "change": "rules change",
-        "clear": "all rules are removed (clear), and nothing is collected any more",
+        "clear": "all rules are removed (clear), so nothing is collected",
     }.get(repository["action"], "no changes")
 
 
@@ -100,7 +100,7 @@ def _facts(page: Page, repository: Json) -> None:
 
 
 def _rules(page: Page, repository: Json) -> None:
-    """Every value before and after, changed or not."""
+    """Print every value before and after, whether or not it changed."""
     before, after = _values(repository["before"]), _values(repository["after"])
     if not (before or after):
         return
@@ -136,7 +136,7 @@ _FATE = {
 
 
 def render_tests(document: PolicyTestDocument, console: Console) -> None:
-    """Print each test on a line, and what differs below each that failed."""
+    """Print each test on a line, and below each failed test what differs."""
     page = Page(console)
     for test in document["tests"]:
         if test["passed"]:
@@ -165,7 +165,7 @@ def _failed(page: Page, test: ResultRow) -> None:
         page.line(f"{test['repository']} (entry {test['entry']}): {_rules_text(test['rules'])}", indent=6)
     if test["graph"]:
         page.line(Cell(f"as of {moment(test['as_of'])}", "dim"), indent=6)
-        # On a narrow terminal reasons would only fold; the failures above have them.
+        # On a narrow terminal, reasons would only fold, and the failures above already have them.
         columns = 6 if page.width >= WIDE else 5
         page.table(
             ("", "commit", "age", "", "expected", "why")[:columns],
@@ -202,7 +202,8 @@ def _place(test: ResultRow) -> str:
 
 
 def render_tests_junit(document: PolicyTestDocument, *, tree: str = "") -> str:
-    """Tests as JUnit: a suite for each file, a case for each test. ``tree`` is the folder of the files."""
+    """Return tests as JUnit: a suite for each file and a case for each test. ``tree`` is the folder of the
+    files."""
     root = ET.Element("testsuites", name="lakeplan test")
     suites: dict[str, ET.Element] = {}
     for test in document["tests"]:

@@ -1,7 +1,7 @@
 """Simulations and curves on a terminal, and a curve as SVG for light and dark pages.
 
-The SVG has a row for each rule: bytes at the left and objects at the right, by days of retention. The filled
-step is the documented rule. A mark above it shows where the server deletes more.
+The SVG has a row for each rule: bytes on the left and objects on the right, by days of retention. The filled
+area is the documented rule. A mark above it shows where the server deletes more.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEPT: tuple[tuple[documents.Figure, str], ...] = (
     ("kept_by_commits", "a kept commit contains it"),
     ("kept_uncommitted", "uncommitted"),
     ("kept_young", "younger than the minimum age"),
-    ("kept_elsewhere", "not where a collector looks"),
+    ("kept_elsewhere", "where no collector looks"),
 )
 
 
@@ -145,10 +145,10 @@ def render_curve(document: documents.CurveDocument, console: Console) -> None:
     )
     up_to = "up to " if document["at_most"] else ""
     held = document["committed"]
-    page.line(f"{up_to}{volume(held)}, depend on commits", indent=2)
+    page.line(f"committed: {up_to}{volume(held)}", indent=2)
     garbage = document["never_committed"]
     if garbage["objects"]:
-        page.line(f"{volume(garbage)}, were never committed, and expire at any retention", indent=2)
+        page.line(f"never committed: {volume(garbage)}, which expire at any retention period", indent=2)
     cost = Money.of(document)
     _curves(page, document["curves"], held["size_bytes"], cost)
     if document["horizon"] is not None:
@@ -157,20 +157,20 @@ def render_curve(document: documents.CurveDocument, console: Console) -> None:
 
 
 def title_of(curve: documents.CurveRow) -> str:
-    """The name of the rule that varies."""
+    """Return the name of the rule that varies."""
     return "Default retention" if curve["branch_id"] is None else f"Branch {curve['branch_id']}"
 
 
 def expiring_at(curve: documents.CurveRow, at: int) -> documents.DaysPoint:
-    """Return the data that expires by the documented rule at this retention: the last step at or before
-    it."""
+    """Return the data that expires by the documented rule at this retention period: the last step at or
+    before it."""
     steps = [point for point in curve["points"] if point["days"] <= max(at, 0)]
     return steps[-1]
 
 
 def _curves(page: Page, curves: Sequence[documents.CurveRow], whole: int, cost: Money) -> None:
-    """Print one table with the rows of every rule. An arrow marks the current retention."""
-    page.heading("What expires by retention", f"{page.arrow} the current retention")
+    """Print one table with the rows of every rule. An arrow marks the current retention period."""
+    page.heading("Data that expires, by retention period", f"{page.arrow} the current retention period")
     bars = page.width >= BAR_FROM_WIDTH
     rows: list[tuple[str | Cell, ...]] = []
     for curve in curves:
@@ -185,12 +185,12 @@ def _curves(page: Page, curves: Sequence[documents.CurveRow], whole: int, cost: 
 
 
 def _rows(curve: documents.CurveRow, asked: Mapping[int, documents.ServerDaysPoint]) -> list[int]:
-    """The days that get a row: the requested ones, and every step if there are few."""
+    """Return the days that get a row: the requested days, and every step if there are few."""
     steps = [point["days"] for point in curve["points"]]
     last = steps[-1]
     shown = {*asked, last, *(steps if len(steps) <= CURVE_ROWS_SHOWN else ())}
     beyond = [at for at in sorted(shown) if at > last]
-    # Nothing changes after the last step, so one of the usual days is enough there.
+    # Nothing changes after the last step, so one of the usual days is enough after it.
     differing = {at for at in beyond if asked[at]["at_risk"]["objects"]}
     return sorted(shown - set(beyond[1:]) | differing | ({max(0, curve["days_now"])} & set(asked)))
 
@@ -240,7 +240,7 @@ def _horizon(page: Page, horizon: documents.HorizonRow, cost: Money) -> None:
 
 
 def _grouped(losses: Sequence[documents.DayRow]) -> list[tuple[str, int, int, int]]:
-    """A row for each day or, if there are many, for several days."""
+    """Return a row for each day or, if there are many days, for several days."""
     span = 1
     while len({-(-loss["day"] // span) for loss in losses}) > CURVE_ROWS_SHOWN:
         span = 7 if span == 1 else span * 2
@@ -287,7 +287,7 @@ PANELS: tuple[tuple[int, Measure, svg.Label, str], ...] = (
     (svg.LEFT, itemgetter("size_bytes"), size, "bytes"),
     (svg.LEFT + PANEL + GAP, itemgetter("objects"), count, "objects"),
 )
-"""Left edge, figure, how it is written, and its name."""
+"""Left edge, figure, form of the figure, and name."""
 
 
 def curve_svg(document: documents.CurveDocument) -> str:
@@ -299,8 +299,8 @@ def curve_svg(document: documents.CurveDocument) -> str:
         rows.append(_horizon_row(horizon, bottom))
         bottom += ROW
     upper = "upper bounds, from metadata alone; " if document["at_most"] else ""
-    title = f"What expires at each retention period: {document['repository']}"
-    held = f"{upper}{volume(document['committed'])}, depend on commits"
+    title = f"Data that expires at each retention period: {document['repository']}"
+    held = f"{upper}committed: {volume(document['committed'])}"
     picture = el(
         "svg",
         el("title", title),
@@ -325,7 +325,7 @@ def _clipped(text: str, limit: int) -> str:
 
 
 def _description(document: documents.CurveDocument) -> str:
-    """The description for people who do not see the picture."""
+    """Return the description for people who cannot see the picture."""
     return " ".join(
         f"{title_of(curve)}: at {days(curve['days_now'])} {count_of(curve['now']['objects'], 'object')} of "
         f"{size(curve['now']['size_bytes'])} expire."
@@ -339,7 +339,7 @@ def _legend(document: documents.CurveDocument) -> Markup:
         el("path", cls="step", d="M24 65H46"),
         svg.words(52, 74, "expires by the documented rule", "dim"),
         el("line", cls="now", x1=252, x2=274, y1=70, y2=70),
-        svg.words(280, 74, "days of the rules now", "dim"),
+        svg.words(280, 74, "retention days of the current rules", "dim"),
     ]
     if any(point["at_risk"]["objects"] for curve in document["curves"] for point in curve["server"]):
         parts.append(el("path", cls="server", d="M424 70l5-5 5 5-5 5z"))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 OwnedFigure = Literal["stored", "held", "reclaimable", "unreferenced", "noncurrent"]
 PlaceFigure = Literal["held", "reclaimable", "young", "unreferenced"]
 SHOWN = 10
-"""Branches, and tags, of a repository; JSON and CSV have all."""
+"""The maximum number of branches, and of tags, per repository. JSON and CSV have all of them."""
 WORDS = {
     "stored": "stored",
     "held": "held",
@@ -38,7 +38,7 @@ WORDS = {
 
 
 def parts_of(row: documents.StoredRow) -> Iterator[tuple[str, AmountRow | None]]:
-    """Each figure with its name, in the order of the table. None is unknown."""
+    """Yield each figure with its name, in the order of the table. None means unknown."""
     yield "stored", row["stored"]
     yield "held", row["held"]
     yield "exclusive", row["exclusive"]
@@ -60,13 +60,13 @@ def render_storage(document: documents.StorageDocument, console: Console) -> Non
         _repository(page, row)
     page.failed(document["failed"], "not read")
     if owners := document.get("owners"):
-        page.heading("Owners", "objects that repositories share are counted in each of them")
+        page.heading("Owners", "objects that several repositories share are counted in each of them")
         owners_table(owners, ("stored", "held", "reclaimable", "noncurrent")).print_on(page)
     page.total("Storage:", _total(document))
 
 
 OWNED: tuple[OwnedFigure, ...] = ("stored", "held", "reclaimable", "unreferenced", "noncurrent")
-"""Figures of an owner; the table of a terminal leaves out what is not in a commit."""
+"""The figures of an owner. The table on a terminal omits objects that are not in a commit."""
 _OWNED_HEADERS = {"reclaimable": "reclaimable\nnow", "noncurrent": "older\nversions"}
 
 
@@ -120,7 +120,7 @@ def figures_table(row: documents.StoredRow, parts: Iterable[tuple[str, AmountRow
 
 
 def holders_table(what: str, holders: Sequence[documents.HolderRow]) -> Table:
-    """The data that each branch or tag holds, and the part of it that nothing else holds."""
+    """Return the data that each branch or tag holds, and the part that nothing else holds."""
     rows = [
         [Name(one["name"]), *volume_cells(one["held"]), *volume_cells(one["exclusive"])] for one in holders
     ]
@@ -128,7 +128,7 @@ def holders_table(what: str, holders: Sequence[documents.HolderRow]) -> Table:
 
 
 def ages_table(row: documents.StoredRow) -> Table:
-    """Objects by when they were written."""
+    """Return objects by the time when they were written."""
     rows = [[Cell(age_words(one)), *volume_cells(one)] for one in row.get("ages", ())]
     return Table(("written", "objects", "size"), rows)
 
@@ -141,7 +141,7 @@ def classes_table(row: documents.StoredRow) -> Table:
 
 
 def part_label(name: str) -> str:
-    """The label of a figure of ``parts_of``. One that is part of another is indented."""
+    """Return the label of a figure of ``parts_of``. A figure that is part of another is indented."""
     return WORDS.get(name) or f"  in {days(int(name.removeprefix('reclaimable_').partition('_')[0]))}"
 
 
@@ -153,7 +153,7 @@ def age_words(row: documents.StoredAgeRow) -> str:
 
 
 def place_sum(place: documents.PlaceRow) -> AmountRow:
-    """The sum of all known objects below a prefix."""
+    """Return the sum of all known objects below a prefix."""
     parts = (place["held"], place["reclaimable"], place["young"], place["uncommitted"], place["unreferenced"])
     return total_row(part for part in parts if part is not None)
 
@@ -207,7 +207,7 @@ def notes_of(row: documents.StoredRow) -> Iterator[str]:
     elif row["uncommitted"] is None:
         yield (
             "there is no list of uncommitted objects from the last day, so they count as unreferenced or"
-            " reclaimable, and both are upper bounds"
+            " reclaimable, and both figures are upper bounds"
         )
     if not row["dangling_seen"]:
         yield (
@@ -226,7 +226,7 @@ CSV_COLUMNS = ("repository", "kind", "name", "figure", "objects", "size_bytes")
 
 
 def storage_csv(document: documents.StorageDocument) -> str:
-    """A line for each figure; empty cells for what is not known."""
+    """Return a line for each figure, with empty cells for unknown values."""
     lines = [(row["repository"], *line) for row in document["repositories"] for line in _lines(row)]
     lines += [
         ("", "owner", owner["owner"] or "", name, owner[name])
@@ -266,7 +266,8 @@ def _lines(row: documents.StoredRow) -> Iterator[tuple[str, str, str, AmountRow 
 # ---- the page
 FOOT = (
     "`lakeplan storage` made this page. It is a single file that sends no requests and stores nothing. Times"
-    " are in UTC, and sizes are decimal. Do not delete data by these figures: a mark checks more."
+    " are in UTC, and sizes are decimal. Do not delete data based on these figures, because a mark makes more"
+    " checks."
 )
 WIDTH, HEIGHT = 960.0, 420.0
 MAX_TILES = 400
@@ -307,7 +308,7 @@ def _summary(document: documents.StorageDocument) -> html.Section:
         ("Held", [row["held"] for row in rows], "kept by rules, branches or tags"),
         ("Reclaimable now", [row["reclaimable"] for row in rows], "committed, but no longer kept"),
         ("Unreferenced", [row["unreferenced"] for row in rows], "not in any commit"),
-        ("Older versions", [row["noncurrent"] for row in rows], "also kept by buckets"),
+        ("Older versions", [row["noncurrent"] for row in rows], "kept by versioned buckets"),
     )
     figures = range(1, len(headers))
     overview = html.table(
@@ -349,7 +350,7 @@ def _folded_holders(caption: str, what: str, holders: Sequence[documents.HolderR
 def _owners(owners: Sequence[documents.OwnerRow]) -> html.Section | None:
     if not owners:
         return None
-    note = el("p", "Objects that repositories share are counted in each of them.", cls="dim")
+    note = el("p", "Objects that several repositories share are counted in each of them.", cls="dim")
     made = html.table_of("By owner", owners_table(owners), sortable=True, hidden_caption=False)
     return html.Section("owners", "Owners", join([made, note]))
 
@@ -378,7 +379,7 @@ def _places_of(row: documents.StoredRow) -> Iterator[Markup]:
     folders = html.table_of(f"Prefixes of {row['repository']}", Table(("prefix", *headers), rows))
     yield el("div", folders, cls="folders")
     left = row.get("prefixes_left_out", 0)
-    words = "Each folder counts everything below it. An object with several paths counts in each."
+    words = "Each folder counts everything below it. An object with several paths counts at each of them."
     yield el("p", f"{words} {count_of(left, 'smaller folder')} are not shown." if left else words, cls="dim")
 
 
@@ -393,7 +394,7 @@ def _swatch(cls: str) -> Markup:
 
 
 def _treemap(repository: str, places: Sequence[documents.PlaceRow]) -> Markup:
-    """Two levels of folders by their bytes. The table after it has the same figures."""
+    """Return two levels of folders by their bytes. The table after the picture has the same figures."""
     sizes = {place["prefix"]: place_sum(place)["size_bytes"] for place in places}
     tiles = list(_tiles(places, sizes, "", (0.0, 0.0, WIDTH, HEIGHT), levels=2))[:MAX_TILES]
     about = f"Treemap of the prefixes of {repository} by size. The table after it has the same figures."
@@ -442,8 +443,8 @@ def _tile(box: Box, cls: str, title: str, name: str) -> Markup:
 
 
 def split(weights: Sequence[float], box: Box) -> list[Box]:
-    """A box for each weight, with an area in proportion. Boxes are split along the longer side into two parts
-    of about equal weight."""
+    """Return a box for each weight, with an area in proportion to it. Boxes are split along the longer side
+    into two parts of about equal weight."""
     if len(weights) <= 1:
         return [box] * len(weights)
     whole, half, at = sum(weights), 0.0, 0

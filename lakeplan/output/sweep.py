@@ -1,5 +1,5 @@
-"""Marks, approvals and sweeps on a terminal: what a mark contains, by prefix, age and last commit, and what
-keeps the rest. The objects of a mark also as CSV and Parquet.
+"""Renders marks, approvals and sweeps for terminals: what a mark contains, by prefix, age and last commit,
+and what keeps the rest. The objects of a mark are also rendered as CSV and Parquet.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def forecast_words(row: documents.ForecastRow) -> str:
     """Return text that compares the plan's forecast with the mark."""
     least, most = row["least"], row["most"]
     if most is None:
-        bounds = f"at least {volume(least)}" if least is not None else "nothing for this time"
+        bounds = f"at least {volume(least)}" if least is not None else "an unknown amount"
     elif least is None or least == most:
         bounds = f"up to {volume(most)}"
     else:
@@ -120,12 +120,15 @@ def keeper_words(row: documents.KeeperName) -> str:
 
 _CLASSES: Mapping[documents.ClassName, tuple[str, str]] = {
     "backlog": ("backlog", "had expired before the rules last changed"),
-    "newly_expired": ("newly expired", "expired because of the last change of the rules"),
+    "newly_expired": ("newly expired", "expired because of the last change to the rules"),
     "never_committed": ("never committed", "in no commit, and not listed as uncommitted (upper bound)"),
     "at_risk": ("at risk", "the server would delete it, but the documented rule keeps it"),
     "protected": ("protected", "kept by a tag, a hold or another repository"),
-    "uncertain_address": ("uncertain address", "kept: an address in an unusual spelling may refer to it"),
-    "near_limit": ("near a cutoff", "kept: within sweep.margin, or by the tree's newest expansion"),
+    "uncertain_address": ("uncertain address", "kept: an address with an unusual spelling may refer to it"),
+    "near_limit": (
+        "near a cutoff",
+        "kept: within sweep.margin, or by the newest expansion of the tree's patterns",
+    ),
 }
 
 
@@ -175,7 +178,7 @@ def _total(page: Page, document: documents.MarksDocument, stage: MarkStage) -> N
     title, end = {
         "marked": ("Marked:", "Nothing was deleted."),
         "approved": ("Approved:", "Nothing was deleted."),
-        "begun": ("Not finished:", "A sweep began to delete them and did not end."),
+        "begun": ("Not finished:", "A sweep began to delete them but did not finish."),
     }[stage]
     errors = f"; {failed} failed" if failed else ""
     text = f"{volume(total)} in {count_of(len(marks), 'repository')}{errors}. {end}"
@@ -207,7 +210,7 @@ def _mark(page: Page, mark: documents.MarkDocument) -> None:
     if not classes.rows:
         page.line("nothing to delete", indent=2)
     page.dim(
-        f"by {mark['by']}; sweep.mode: {mark['settings']['mode']}; of"
+        f"by {mark['by']}; sweep.mode: {mark['settings']['mode']}; out of"
         f" {count_of(mark['candidates']['objects'], 'object')} older than"
         f" {moment(mark['cutoff'])}; may be swept from {moment(mark['sweep_from'])} to"
         f" {moment(mark['sweep_until'])}"
@@ -217,14 +220,14 @@ def _mark(page: Page, mark: documents.MarkDocument) -> None:
     if mark["unreadable"]:
         unreadable = count_of(len(mark["unreadable"]), "repository")
         named = ", ".join(sorted(mark["unreadable"])[:5])
-        text = f"{unreadable} of the server could not be read ({named}) and may hold addresses here"
+        text = f"{unreadable} on the server could not be read ({named}) and may refer to objects here"
         page.labelled("blocked:", "bold red", text)
 
 
 def render_mark_list(document: documents.MarkListDocument, console: Console) -> None:
     page = Page(console)
     if not document["marks"]:
-        page.line("No mark is recorded. Run `lakeplan sweep mark` to make one.")
+        page.line("No marks are recorded. Run `lakeplan sweep mark` to create one.")
         return
     later = [name for name in _LATER if any(mark[name] or _least(mark, name) for mark in document["marks"])]
     rows: list[Sequence[str | Cell]] = [
@@ -241,7 +244,7 @@ def render_mark_list(document: documents.MarkListDocument, console: Console) -> 
         )
         for mark in document["marks"]
     ]
-    # The id begins with its time.
+    # The id begins with the time of the mark.
     headers = ("mark", "objects", "size", *later, "state", "repository")
     page.table(headers, rows, figures=range(1, 3 + len(later)), solid=(0,), indent=0)
 
@@ -288,7 +291,7 @@ def render_approval(document: documents.ApprovalDocument, console: Console) -> N
 
 
 def render_sweep(document: documents.SweepDocument, console: Console) -> None:
-    """Print how many objects of a mark were deleted and kept, why, and what is not proven."""
+    """Print how many objects of a mark were deleted and kept, why, and what was not proven."""
     page = Page(console)
     page.heading(document["repository"], f"sweep of mark {document['mark_id']}")
     if approval := document.get("approval"):
@@ -321,7 +324,7 @@ def render_sweep(document: documents.SweepDocument, console: Console) -> None:
     if later := _later(document):
         page.labelled("Since then:", "bold", later, indent=0)
     if not document["finished"]:
-        page.line(f"lakeplan sweep run {document['mark_id']} continues it", indent=2)
+        page.line(f"to continue: lakeplan sweep run {document['mark_id']}", indent=2)
     if "contents" in document:
         page.heading("What was marked")
         render_contents(page, document["contents"], cost)
@@ -341,7 +344,7 @@ def _checked(page: Page, document: documents.SweepDocument) -> None:
         return
     after = document["checks"]["after"]
     if after["complete"]:
-        text = f"{volume(after['named'])} that commits need are stored, before and after"
+        text = f"stored both before and after the sweep: {volume(after['named'])} that commits need"
         page.labelled("check:", "bold green", text)
     else:
         problems = (
@@ -353,7 +356,7 @@ def _checked(page: Page, document: documents.SweepDocument) -> None:
         page.labelled("INCOMPLETE:", "bold red", problems)
         page.line(f"lakeplan check --target {shlex.quote(document['repository'])}", indent=4)
     if after["tags_only"]:
-        text = f"{count_of(after['tags_only'], 'object')} that only tags name are missing"
+        text = f"missing: {count_of(after['tags_only'], 'object')} that only tags name"
         page.labelled("note:", "bold yellow", text)
 
 
@@ -362,7 +365,7 @@ def _came_back(page: Page, document: documents.SweepDocument) -> None:
     if document["came_back"] is None:
         page.labelled("unknown:", "bold yellow", "whether any deleted object is needed again")
     elif document["came_back"]:
-        back = f"{count_of(document['came_back'], 'object')} deleted, and needed again since: the data is"
+        back = f"{count_of(document['came_back'], 'deleted object')} needed again; the data is"
         if document["settings"]["mode"] == "quarantine":
             page.labelled("MISSING:", "bold red", f"{back} in quarantine")
             page.line(f"lakeplan sweep restore {document['mark_id']}", indent=4)
@@ -408,7 +411,7 @@ def render_restore(document: documents.RestoreDocument, console: Console) -> Non
         page.labelled("note:", "bold yellow", document["note"])
     if document["collectable_again"]:
         text = (
-            f"no kept commit holds {count(document['collectable_again'])} of them: the next collection may"
+            f"no kept commit holds {count(document['collectable_again'])} of them, so the next collection may"
             " delete them again after sweep.min_age. Lengthen the retention, or branch from the commit."
         )
         page.labelled("note:", "bold yellow", text)
@@ -453,7 +456,7 @@ COLUMNS = (
     *("path", "more_paths", "address", "class", "size_bytes", "modified"),
     *("last_commit_id", "last_commit_created", "kept_by"),
 )
-NARROW = "Add --prefix or --class to list fewer."
+NARROW = "Use --prefix or --class to narrow the list."
 
 
 def render_objects(document: documents.ObjectsDocument, console: Console) -> None:

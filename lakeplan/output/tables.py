@@ -1,4 +1,4 @@
-"""Tables declared once, as headers and rows of values, for a terminal, Markdown and a page."""
+"""Tables that are declared once, as headers and rows of values, for terminals, Markdown and HTML pages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Amount:
-    """A figure that matters when it is not zero. ``unknown`` is what to print for None, never a zero."""
+    """A figure that matters when it is not zero. ``unknown`` is the text for None, which is never a zero."""
 
     value: int | None
     form: Callable[[int], str] = count
@@ -75,7 +75,7 @@ class After:
 
 @dataclass(frozen=True)
 class Cost:
-    """Money. It is sorted by the number of bytes that it is for."""
+    """Money, which is sorted by the number of bytes that it pays for."""
 
     text: str
     size_bytes: int | None
@@ -97,13 +97,13 @@ Value = Cell | Name | Amount | Share | Change | After | Cost | Folder
 
 
 def volume_cells(part: Json | None, cost: Money = NO_MONEY, *, at_risk: bool = False) -> list[Value]:
-    """Objects, bytes and, where there is a price, money, or None if unknown."""
+    """Return objects, bytes and, where there is a price, money. Unknown figures are None."""
     objects, size_bytes = (None, None) if part is None else (part["objects"], part["size_bytes"])
     return [Amount(objects, at_risk=at_risk), Amount(size_bytes, size), *costs(cost, size_bytes)]
 
 
 def costs(cost: Money, size_bytes: int | None) -> list[Cost]:
-    """The cell after a figure of bytes, or no cell without a price."""
+    """Return the cell after a figure of bytes, or no cell without a price."""
     return [Cost(text, size_bytes) for text in cost.cells(size_bytes)]
 
 
@@ -123,7 +123,7 @@ class Table:
         return range(self.names, len(self.headers) - self.words)
 
     def without_marks(self) -> Table:
-        """The same table without its first column."""
+        """Return the same table without its first column."""
         return Table(self.headers[1:], [row[1:] for row in self.rows], self.names - 1)
 
     def print_on(
@@ -135,8 +135,8 @@ class Table:
         indent: int = 2,
         is_grouped: bool = False,
     ) -> None:
-        """Print the first ``limit`` rows on a terminal, or nothing without rows. ``is_grouped``: the first
-        two cells are left out where the row above has the same."""
+        """Print the first ``limit`` rows on a terminal, or nothing without rows. If ``is_grouped``, the first
+        two cells are omitted where they equal those of the row above."""
         if self.rows:
             rows = self._cells(page, limit)
             if is_grouped:
@@ -147,14 +147,14 @@ class Table:
             page.table(self.headers, rows, figures=self.figures, solid=tuple(solid), indent=indent)
 
     def fits(self, page: Page, limit: int | None = None, *, indent: int = 2) -> bool:
-        """Whether a terminal shows every one of these rows without wrapping."""
+        """Return whether a terminal shows every row without wrapping."""
         return not self.rows or page.has_room(self.headers, self._cells(page, limit), indent=indent)
 
     def _cells(self, page: Page, limit: int | None) -> list[list[str | Cell]]:
         return [[_terminal_cell(page, value, self.is_loud) for value in row] for row in self.rows[:limit]]
 
     def markdown(self, limit: int | None = None) -> str:
-        """The first ``limit`` rows as Markdown, or nothing without rows."""
+        """Return the first ``limit`` rows as Markdown, or nothing without rows."""
         if not self.rows:
             return ""
         headers = [header.replace("\n", " ") for header in self.headers]

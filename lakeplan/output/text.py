@@ -1,4 +1,4 @@
-"""Text for people: makes other people's text harmless, and formats amounts, money and JSON."""
+"""Text for people: makes text from strangers harmless, and formats amounts, money and JSON."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ _INVISIBLE = frozenset(
     )
     for code in range(first, last + 1)
 )
-"""Fillers and variation selectors, which are letters, marks or symbols of Unicode. With one of them, a name
-looks like another one."""
+"""Fillers and variation selectors, which are letters, marks or symbols in Unicode. With such a character, a
+name looks like a different name."""
 _MARKS, _MOST_MARKS = frozenset({"Mn", "Me"}), 4
-"""Marks over, under and around a letter. More than scripts need on one letter cover the lines around it."""
+"""Marks over, under and around a letter. More marks than any script needs on one letter cover the lines
+around it."""
 _COMMAND = re.compile(r"^(\s*):(?=:)")
 """GitHub's runner runs a line that begins with two colons as a command, on either stream."""
 _MARKED_COMMAND = re.compile(r"#(?=#[A-Za-z]*\[)")
@@ -66,12 +67,13 @@ def safe_output(text: str) -> str:
 
 
 def safe_json(text: str) -> str:
-    """Return the same JSON document with such characters as JSON escapes, and no command for a CI runner."""
+    """Return the same JSON document with unsafe characters as JSON escapes, and without commands for a CI
+    runner."""
     return _JSON_COMMAND.sub("#\\\\u0023", _escaped(text, _json_escape, kept="\n"))
 
 
 def _escaped(text: str, escape: Callable[[str], str], kept: str = "") -> str:
-    shown, marks = [], _MOST_MARKS  # a first mark would be drawn over what is printed before the text
+    shown, marks = [], _MOST_MARKS  # a mark at the beginning would be drawn over what precedes the text
     for character in text:
         kind = unicodedata.category(character)
         marks = marks + 1 if kind in _MARKS else 0
@@ -113,12 +115,12 @@ def size(value: int) -> str:
         return f"{value} B"
     power = 1
     while power < len(_UNITS) and abs(round(value / 1000**power, 1)) >= 1000:
-        power += 1  # by what is shown: 999,950 bytes are 1.0 MB, not 1000.0 kB
+        power += 1  # by the rounded value: 999,950 bytes are 1.0 MB, not 1000.0 kB
     return f"{value / 1000**power:,.1f} {_UNITS[power - 1]}"
 
 
 def percent(part: int, whole: int) -> str:
-    """The share ``part`` of ``whole`` with one decimal. ``0 %`` if ``part`` is zero."""
+    """Return ``part`` as a percentage of ``whole`` with one decimal, or ``0 %`` if ``part`` is zero."""
     if part <= 0:
         return "0 %"
     if part >= whole:
@@ -135,8 +137,8 @@ def days(value: int) -> str:
 
 
 def moment(value: str | datetime) -> str:
-    """A time in UTC to the minute: ``2026-03-31T12:00Z``. Text is ISO 8601, in UTC if it names no zone; any
-    other text is returned as it is."""
+    """A time in UTC to the minute: ``2026-03-31T12:00Z``. Text is ISO 8601, in UTC if it has no time zone.
+    Any other text is returned unchanged."""
     if isinstance(value, datetime):
         time = value
     else:
@@ -169,8 +171,8 @@ KEY = "cost_per_gb_month"
 
 @dataclass(frozen=True)
 class Money:
-    """The price of the bytes in a part of a document. ``mixed``: the part is a row in a table of several
-    servers. They all have the column, which is empty for servers without a price."""
+    """The price of the bytes in a part of a document. If ``mixed``, the part is a row in a table of several
+    servers. All rows have the column, which is empty for servers without a price."""
 
     price: Price | None = None
     mixed: bool = False
@@ -201,7 +203,7 @@ class Money:
         return (money(self.price.monthly(size_bytes), self.price.currency if self.mixed else ""),)
 
     def words(self, size_bytes: int | None) -> str:
-        """``, 71.30 USD a month`` behind a figure of bytes, or "" without a price or bytes."""
+        """Return ``, 71.30 USD a month``, to follow a figure of bytes, or "" without a price or bytes."""
         if self.price is None or not size_bytes:
             return ""
         return f", {money(self.price.monthly(size_bytes), self.price.currency)} a month"
@@ -239,18 +241,18 @@ def money(value: float, currency: str) -> str:
 
 
 def sums(costs: Iterable[Json], key: str) -> str:
-    """The costs of a summary: ``, 62.00 EUR and 71.30 USD a month``, or ""."""
+    """Return the costs of a summary, ``, 62.00 EUR and 71.30 USD a month``, or ""."""
     amounts = [money(cost[key], cost["currency"]) for cost in costs if cost[key]]
     return f", {' and '.join(amounts)} a month" if amounts else ""
 
 
 def json_text(document: Mapping[str, Any], *, encoding: str = "utf-8") -> str:
-    """A document with sorted keys and indents, which ``encoding`` can write."""
+    """Return a document with sorted keys and indents, in characters that ``encoding`` can represent."""
     return json_for(json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding)
 
 
 def json_for(text: str, encoding: str) -> str:
-    """The same JSON document with escapes for what ``encoding`` cannot write."""
+    """Return the same JSON document with escapes for characters that ``encoding`` cannot represent."""
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -267,7 +269,8 @@ def _fitting(character: str, encoding: str) -> str:
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """CSV of a header and rows. None becomes an empty cell, and booleans become ``true`` or ``false``."""
+    """Return CSV with a header and rows. None becomes an empty cell, and booleans become ``true`` or
+    ``false``."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -279,7 +282,7 @@ _FORMULA = ("=", "+", "-", "@")
 
 
 def _csv_cell(value: object) -> str | int:
-    """Return a cell that no spreadsheet reads as a formula: other people choose the names."""
+    """Return a cell that no spreadsheet reads as a formula, because strangers choose the names."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     text = "" if value is None else safe(str(value).lower() if isinstance(value, bool) else str(value))

@@ -74,7 +74,7 @@ def it_says_when_the_history_has_moved(shop: Any) -> None:
     result, page = report(shop, plan)
     assert result.code == 0
     assert graph_of(page)["same_as_plan"] is False
-    assert "This is not the history that the plan evaluated" in page.read_text(encoding="utf-8")
+    assert "This history differs from the one that the plan evaluated" in page.read_text(encoding="utf-8")
 
 
 def it_does_not_draw_another_repository_of_the_same_name(shop: Any) -> None:

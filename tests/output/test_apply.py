@@ -75,7 +75,7 @@ def it_says_beside_failures_whether_others_were_applied(
 ) -> None:
     results = tuple(Applied(f"prod/{n}", "change", outcome, A, B) for n, outcome in enumerate(outcomes))
     text = show(render_apply, report_document(ApplyReport("run-1", results)), 100)
-    assert f"Failed  {note}; plan again to see the state of these" in text
+    assert f"Failed  {note}; plan again to see the current state" in text
 
 
 def it_has_one_line_for_nothing_to_do(show: Any) -> None:

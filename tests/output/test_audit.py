@@ -90,7 +90,7 @@ def it_shows_figures_money_and_what_to_do() -> None:
         "at risk",
         "DATA LOSS",
         "old (99 days) and 3 more",
-        "5 and more changes on 1 of 2 branches",
+        "5 or more changes on 1 of 2 branches",
         "-3 retention days",
     ):
         assert part in text, part
@@ -197,4 +197,4 @@ def it_shows_what_a_bucket_keeps_besides() -> None:
     }
     text = shown(document(remnants=remnants))
     assert "older versions, at least" in text
-    assert "7 delete markers, 2 unfinished uploads, the oldest of 2026-01-01T00:00Z" in text
+    assert "7 delete markers, 2 unfinished uploads, the oldest from 2026-01-01T00:00Z" in text

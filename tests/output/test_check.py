@@ -117,7 +117,7 @@ def it_says_what_was_not_checked() -> None:
     for text in (shown(made), check_markdown(made)):
         assert "3 objects, 9 B at addresses outside the namespace" in text
         assert "2 objects at keys with empty or dot segments" in text
-        assert "4 objects count as missing" in text
+        assert "4 objects reported as missing" in text
 
 
 def it_says_that_tags_protect_nothing() -> None:

@@ -23,7 +23,13 @@ def document() -> dict[str, Any]:
             "Set LAKEPLAN_PROD_ENDPOINT_URL. It is required without a terminal.",
             "server prod",
         ),
-        Check("clock", "warn", "75 s behind this machine's clock", "Synchronize both clocks with NTP. Retention is computed from them.", "server prod"),
+        Check(
+            "clock",
+            "warn",
+            "75 s behind this machine's clock",
+            "Synchronize both clocks with NTP. Retention is computed from them.",
+            "server prod",
+        ),
         Check(
             "retention:SetGarbageCollectionRules",
             "fail",

@@ -176,7 +176,7 @@ class DescribeTheLimit:
         text = render_markdown(many(plans, 150))
         assert length(text) <= COMMENT_LIMIT
         assert len(text) > COMMENT_LIMIT // 2
-        assert "**Left out to fit a comment:** the details of" in text
+        assert "**Omitted to fit the comment:** the details of" in text
         assert text.count("#### ") == 150
         assert "team-0149</code> " in text or "team-0149</code>:" in text
 
@@ -204,7 +204,7 @@ class DescribeTheLimit:
         text = render_markdown(document, limit=limit)
         assert length(text) <= limit
         assert text.startswith(marker())
-        assert "to fit a comment" in text
+        assert "to fit the comment" in text
 
     def it_holds_when_a_single_name_is_longer_than_a_comment(self, plans: Any) -> None:
         before, after = GcRules(28, {}), GcRules(21, {})
@@ -212,7 +212,7 @@ class DescribeTheLimit:
         text = render_markdown(to_document(plans.make(*made)))
         assert length(text) <= COMMENT_LIMIT
         assert "Plan: 0 to add, 12 to change" in text
-        assert "to fit a comment" in text
+        assert "to fit the comment" in text
 
     def it_lets_no_long_reason_push_out_a_refused_gate_or_a_change(self, plans: Any) -> None:
         plan = many_plans(plans, 1)

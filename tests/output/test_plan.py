@@ -201,7 +201,7 @@ class DescribeManyRepositories:
     def it_joins_those_that_change_alike_and_still_names_each(self, plans: Any, show: Any) -> None:
         text = show(render_plan, to_document(self.a_plan(plans, alike=True)), 80)
         changes = text.split("Impact")[0]
-        assert "1,000 repositories alike" in changes
+        assert "1,000 repositories with identical changes" in changes
         assert flat(changes).count("-landing") == 1_000
         assert changes.count("default") == 1
 

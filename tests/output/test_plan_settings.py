@@ -127,7 +127,7 @@ def it_counts_repositories_whose_policies_change(full: Any, show: Any) -> None:
 def it_never_says_that_nothing_expires_where_object_rules_expire_objects(full: Any, show: Any) -> None:
     text = flat(show(render_plan, to_document(full), 160))
     assert "Nothing expires in prod/analytics, prod/events, prod/logs, prod/scratch." in text
-    assert "expirations by object lifecycle rules are not simulated, in prod/raw" in text
+    assert "so their expirations are not known in prod/raw" in text
     assert "UNKNOWN in 1 repository" in text
 
 
@@ -142,7 +142,7 @@ def it_sums_up_very_many_repositories(plans: Any, show: Any) -> None:
     rules = GcRules(21, {})
     plan = plans.make(*(plans.repository(f"r{n:02}", rules, rules, branch_lifecycle=one) for n in range(12)))
     text = show(render_plan, to_document(plan), 80)
-    assert "12 repositories alike" in text
+    assert "12 repositories with identical changes" in text
     assert any(line.split() == ["prod/r03", "3", "4", "5"] for line in text.splitlines())
 
 
@@ -179,7 +179,7 @@ def it_shows_a_pin_whole_where_no_table_fits(show: Any) -> None:
     assert [line.rstrip() for line in lines[-3:]] == [
         "   +  lakeplan-pin-0123456789ab: missing, rule 3,650 days",
         "      for tag v2026.03, the last 5 commits of main",
-        "      protects alone: 41,200 objects, 106.0 GB",
+        "      protected only by this pin: 41,200 objects, 106.0 GB",
     ]
     (row,) = [line for line in show(pins_of, pinned(), 160).splitlines() if "lakeplan-pin" in line]
     assert "106.0 GB" in row

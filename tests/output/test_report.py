@@ -163,7 +163,7 @@ class DescribeWhatItSays:
         document = report_pages.full()
         assert "it has changed since" not in render_report(document)
         document["graphs"][0]["same_as_plan"] = False
-        assert "This is not the history that the plan evaluated" in render_report(document)
+        assert "This history differs from the one that the plan evaluated" in render_report(document)
 
     def it_shows_a_plan_without_a_history(self) -> None:
         read = Reader(render_report(report_pages.alone()))
@@ -281,7 +281,9 @@ def it_shows_pins_that_an_apply_would_make(plans: Any) -> None:
 def it_says_why_prefixes_may_add_up_to_more_than_all() -> None:
     page = render_report(report_pages.full())
     assert (
-        page.count("An object with several paths counts in each.") == page.count("Where it expires now") > 0
+        page.count("An object with several paths counts at each of them.")
+        == page.count("Data that expires now")
+        > 0
     )
 
 
