@@ -323,7 +323,7 @@ def render_doctor(document: DoctorDocument, console: Console) -> None:
         result = check["result"]
         lines = [page.join(Cell(check["check"], "bold"), f"  {check['message']}")]
         if check["hint"] and result != "ok":
-            lines.append(page.join(Cell("fix: ", "dim"), check["hint"]))
+            lines.append(page.join(Cell("hint: ", "dim"), check["hint"]))
         page.hanging(Cell(result, _DOCTOR_STYLES.get(result, "")), *lines, lead_width=4)
     summary = document["summary"]
     passed = f"{count(summary['ok'])} ok, {count_of(summary['warn'], 'warning')}"

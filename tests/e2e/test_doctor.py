@@ -150,12 +150,14 @@ def it_says_how_to_get_java(ready, monkeypatch):
     result = ready.lakeplan("doctor", "--master", "local[1]")
     assert result.code == 1
     assert "Java is missing" in result.out
-    assert "do: Spark needs Java 17 or later" in result.out
+    assert "hint: Spark needs Java 17 or later" in result.out
     result = ready.lakeplan("doctor")
     assert result.code == 0
     said = " ".join(result.out.split())
     assert "warn Java and Spark start Java is missing" in said
-    assert "do: Only Spark needs Java: `--runner spark`, `--master`, and simulations of more than 20" in said
+    assert (
+        "hint: Only Spark needs Java: `--runner spark`, `--master`, and simulations of more than 20" in said
+    )
 
 
 @pytest.mark.parametrize(

@@ -68,4 +68,4 @@ def _told(wrong: Wrong, site: Site, width: int) -> tuple[str, list[str]]:
 
 def _tells(text: str) -> bool:
     """Whether it says what went wrong and what to do: a hint, every mistake's place, or a gate's words."""
-    return any(words in text for words in ("hint:", "do: ", "override with")) or bool(PLACE.search(text))
+    return any(words in text for words in ("hint:", "override with")) or bool(PLACE.search(text))
