@@ -192,7 +192,7 @@ def leaves(command: click.Command, parents: tuple[str, ...] = ()) -> Iterator[Le
 
 
 def commands_page() -> str:
-    """The page as it lies in ``docs``."""
+    """The page as it is in ``docs``."""
     whole = whole_command()
     every = list(leaves(whole))
     shared = _shared(every)

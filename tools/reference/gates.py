@@ -16,7 +16,7 @@ gate."""
 
 
 def gates_page() -> str:
-    """The page as it lies in ``docs``."""
+    """The page as it is in ``docs``."""
     rows = [
         (code(gate.name), gate.when, ", ".join(gate.refuses), _settings(gate), _overridden(gate))
         for gate in GATES.values()

@@ -195,7 +195,7 @@ class Key:
 
 
 def settings_page() -> str:
-    """The page as it lies in ``docs``."""
+    """The page as it is in ``docs``."""
     parts = [_HEAD]
     for section in SECTIONS:
         parts += [f"## {section.title}", section.text]
