@@ -108,7 +108,7 @@ def read_deleted(data: bytes, *, name: str) -> list[str]:
         column = read_parquet(open_parquet(data)).column("address")
         if column.type != pa.string() or column.null_count:
             raise ValueError("an address is not a text")
-    addresses: list[str] = column.to_pylist()
+        addresses: list[str] = column.to_pylist()
     return addresses
 
 

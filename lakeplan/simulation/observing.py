@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from lakeplan.errors import SimulationFailed
 from lakeplan.formats.collector import read_uncommitted
-from lakeplan.formats.marks import MODIFIED_US, read_part
+from lakeplan.formats.marks import LISTING, MODIFIED_US, read_part
 from lakeplan.formats.namespace import (
     DATA_PREFIX,
     folder_names,
@@ -193,7 +193,8 @@ def observe(
         case Kind.FOREIGN_RANGE:
             yield foreign_sightings(iter(unpack_odd(data)), source.addresses)
         case Kind.LISTED | Kind.MARKED:
-            yield _part(read_part(data, name=name, sha256=item.sort_key.hex()), item.kind)
+            columns = LISTING.names if item.kind is Kind.LISTED else ("address", "size_bytes")
+            yield _part(read_part(data, name=name, sha256=item.sort_key.hex(), columns=columns), item.kind)
         case Kind.UNCOMMITTED:
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
         case _:

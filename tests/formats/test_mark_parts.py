@@ -8,7 +8,16 @@ import pyarrow as pa
 import pytest
 
 from lakeplan.errors import FormatError
-from lakeplan.formats.marks import LISTING, RESULTS, end_of, read_results, write_part, write_results
+from lakeplan.formats.marks import (
+    LISTING,
+    RESULTS,
+    end_of,
+    read_deleted,
+    read_part,
+    read_results,
+    write_part,
+    write_results,
+)
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import PartResult, Status
 
@@ -55,3 +64,16 @@ def it_names_a_damaged_record(data: bytes) -> None:
             read()
         assert caught.value.where == "the/record"
         assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", [b"data/a", b"denied"])
+def it_names_a_record_with_a_damaged_text(text: bytes) -> None:
+    data = write_results({"data/a": (FAILED, "denied")}, {"data/a": 1}, verified=0)
+    damaged = data.replace(text, text[:-1] + b"\xff")
+    assert damaged != data
+    for read in (read_results, read_deleted, lambda data, name: read_part(data, name=name, sha256=None)):
+        with pytest.raises(FormatError, match="has a text that is not UTF-8") as caught:
+            read(damaged, name="the/record")
+        assert caught.value.where == "the/record"
+    with pytest.raises(FormatError):
+        end_of("x", damaged, where="the/record")

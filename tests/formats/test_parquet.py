@@ -178,6 +178,9 @@ def it_refuses_lists_that_repeat_their_texts_in_memory(kind: pa.DataType) -> Non
 def it_refuses_addresses_that_are_not_texts(values: list[object]) -> None:
     with pytest.raises(FormatError, match="is not a report of deleted addresses"):
         read_deleted(parquet(pa.table({"address": values})), name="x")
+    data = parquet(pa.table({"address": ["data/a"]})).replace(b"data/a", b"data/\xff")
+    with pytest.raises(FormatError, match="is not a report of deleted addresses"):
+        read_deleted(data, name="x")
 
 
 def it_names_the_limit_of_lists(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeplan.errors import SimulationFailed, StorageError
+from lakeplan.errors import FormatError, SimulationFailed, StorageError
+from lakeplan.formats.marks import LISTING, write_part
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.simulation import listings, observing
 from lakeplan.simulation.exchange import Packet, PacketKind
@@ -73,6 +74,13 @@ def it_sees_candidates_and_which_are_too_young() -> None:
     ])  # fmt: skip
     found = rows_of(store, WorkItem(Kind.LISTING, 0, "data/"))
     assert found == [("data/p/old", 1, 1), ("data/p/young", 2, 0), ("data/p/\\xff", 3, 1)]
+
+
+def it_refuses_a_part_of_a_listing_without_versions() -> None:
+    data, digest = write_part({"address": ["data/a"], "size_bytes": [1]}, pa.schema(list(LISTING)[:2]))
+    store = Store([], created={"part": data})
+    with pytest.raises(FormatError, match="version is missing"):
+        rows_of(store, WorkItem(Kind.LISTED, 0, "part", sort_key=bytes.fromhex(digest)))
 
 
 def it_lists_the_root_and_what_is_directly_in_data() -> None:
