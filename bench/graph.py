@@ -164,7 +164,9 @@ def main() -> None:
     parser.add_argument("--commits", type=int, default=1_000_000)
     parser.add_argument("--branches", type=int, default=10_000)
     parser.add_argument("--shape", choices=SHAPES)
-    parser.add_argument("--json", action="store_true", help="print the result of one shape as JSON in the last line")
+    parser.add_argument(
+        "--json", action="store_true", help="print the result of one shape as JSON in the last line"
+    )
     options = parser.parse_args()
     if options.shape:
         result = measure(options.shape, options.commits, options.branches)

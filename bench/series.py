@@ -99,7 +99,9 @@ def table(results: Json) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--objects", type=number, default=500_000, help="objects of the middle size, such as 2M")
+    parser.add_argument(
+        "--objects", type=number, default=500_000, help="objects of the middle size, such as 2M"
+    )
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "lakeplan-bench")
     parser.add_argument("--results", type=Path, default=HERE / "results")

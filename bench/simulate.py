@@ -195,8 +195,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--objects", type=number, default=200_000, help="number of objects, such as 2M")
     parser.add_argument("--commits", type=int, default=100)
-    parser.add_argument("--rewrite", type=share, default=0.05, help="share of ranges that each commit rewrites")
-    parser.add_argument("--days", type=int, default=67, help=f"default retention; the history has {DAYS} days")
+    parser.add_argument(
+        "--rewrite", type=share, default=0.05, help="share of ranges that each commit rewrites"
+    )
+    parser.add_argument(
+        "--days", type=int, default=67, help=f"default retention; the history has {DAYS} days"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--runner", choices=("local", "spark"), action="append", help="default: both")

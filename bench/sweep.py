@@ -231,7 +231,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--objects", type=int, default=1_000_000, help="local objects; 0 skips these")
     parser.add_argument("--s3-objects", type=int, default=100_000, help="objects in S3; 0 skips these")
-    parser.add_argument("--sample", type=int, default=100_000, help="objects in each loop; a fifth of it on S3")
+    parser.add_argument(
+        "--sample", type=int, default=100_000, help="objects in each loop; a fifth of it on S3"
+    )
     parser.add_argument("--runner", choices=("local", "spark"), default="local")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--folder", help="folder for local objects")
