@@ -79,7 +79,7 @@ def it_sees_candidates_and_which_are_too_young() -> None:
 def it_refuses_a_part_of_a_listing_without_versions() -> None:
     data, digest = write_part({"address": ["data/a"], "size_bytes": [1]}, pa.schema(list(LISTING)[:2]))
     store = Store([], created={"part": data})
-    with pytest.raises(FormatError, match="version is missing"):
+    with pytest.raises(FormatError, match="column modified_us is missing"):
         rows_of(store, WorkItem(Kind.LISTED, 0, "part", sort_key=bytes.fromhex(digest)))
 
 
