@@ -151,6 +151,7 @@ def _current(table: pa.Table, bucket: str) -> pa.Table:
         if e_tags is None
         else pc.fill_null(e_tags, ""),
     }
+    columns["e_tag"].validate(full=True)  # pyarrow reads texts that are not UTF-8
     if any(column.null_count for column in columns.values()):
         raise ValueError("an object has no key, size or time")
     if len(table) and pc.min(columns["size"]).as_py() < 0:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.errors import FormatError, LakeplanError, UsageError
+from lakeplan.formats.inventory import read_inventory_file
 from lakeplan.simulation.listings import Inventory, open_inventory, parse_inventory_url
 from lakeplan.values.objects import StoredObject
 from tests.simulation.inventories import FakeStore, Row, inventory, inventory_file
@@ -98,6 +100,12 @@ def it_takes_no_file_with_other_columns(column: str, values: pa.Array) -> None:
     files = FakeStore(inventory([out.getvalue()], bucket="b", to="inv", created_ms=NOW_MS, folder="x"))
     with pytest.raises(FormatError, match="not a complete Parquet file of an inventory"):
         stored(opened(files))
+
+
+def it_takes_no_file_with_an_e_tag_that_is_not_utf_8() -> None:
+    data = inventory_file([{"key": "a", "e_tag": "damaged"}], bucket="b").replace(b"damaged", b"damage\xff")
+    with pytest.raises(FormatError, match="not a complete Parquet file"):
+        read_inventory_file(data, bucket="b", md5=hashlib.md5(data).hexdigest(), name="x")
 
 
 def it_takes_no_file_but_the_one_that_the_manifest_names() -> None:
