@@ -143,10 +143,12 @@ def amounts_by_prefix(going: pa.Table) -> dict[str, Amount]:
         folders = pc.replace_substring_regex(
             paths.filter(pa.array(one)).flatten(), pattern=_FILE_NAME, replacement=""
         )
-        amounts = pa.table({"folder": folders, "size": sizes[one]}).group_by("folder")
-        rows = amounts.aggregate([("size", "sum"), ("size", "count")]).to_pylist()
+        # In halves, because clients choose the size of an entry, and few of the largest exceed 64 bits.
+        low, high = sizes[one] & 0xFFFFFFFF, sizes[one] >> 32
+        amounts = pa.table({"folder": folders, "low": low, "high": high}).group_by("folder")
+        rows = amounts.aggregate([("low", "sum"), ("high", "sum"), ("low", "count")]).to_pylist()
         for row in rows:
-            add(prefixes_of(row["folder"]), row["size_count"], row["size_sum"])
+            add(prefixes_of(row["folder"]), row["low_count"], row["low_sum"] + (row["high_sum"] << 32))
     return sums
 
 

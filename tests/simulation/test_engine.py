@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakeplan.errors import StorageNotFound
 from lakeplan.simulation import engine
-from lakeplan.simulation.engine import Answer, Asking, ask
+from lakeplan.simulation.engine import Answer, Asking, amounts_by_prefix, ask
 from lakeplan.simulation.exchange import from_bytes
 from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.observing import Addresses, Source
@@ -75,6 +76,15 @@ def it_runs_nothing_where_there_is_nothing_to_read() -> None:
 
     (end,), named = answers(Nobody(1), asking_of([World()]))
     assert (end.classes, end.error, named) == ([], None, [])
+
+
+def it_sums_prefixes_whose_objects_are_larger_than_64_bits() -> None:
+    size = 2**62 - 1
+    paths = pa.chunked_array([[["a/x"], ["a/y"], ["a/z"], ["b/z"], ["a/x", "c/x"], []]])
+    amounts = amounts_by_prefix(pa.table({"paths": paths, "size": [size, size, size, 1, size, size]}))
+    assert amounts["a/"] == Amount(4, 4 * size)
+    assert amounts["b/"] == Amount(1, 1)
+    assert amounts[""] == Amount(6, 5 * size + 1)
 
 
 def it_sums_what_is_larger_than_64_bits() -> None:
