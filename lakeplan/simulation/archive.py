@@ -23,7 +23,7 @@ EXECUTOR_PACKAGES = (
     *(package for kind in STORAGES for package in kind.packages),
     "requests",
 )
-"""What workers import besides lakeplan; a zip cannot carry them, because most are compiled."""
+"""What workers import besides lakeplan. A zip cannot contain these packages, because most are compiled."""
 REQUIREMENTS = "requirements.txt"
 _ROOT = Path(__file__).resolve().parent.parent
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -49,7 +49,7 @@ any."""
 
 class FolderCache:
     """Implements ``RangeCache`` in a folder. Files are written under another name and renamed, so that
-    readers find a whole file or none. The time of last use is the file's modification time."""
+    readers find a complete file or none. The time of last use is the file's modification time."""
 
     def __init__(self, root: str, limit_bytes: int) -> None:
         self._root = root

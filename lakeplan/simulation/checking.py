@@ -102,7 +102,7 @@ class StepChecker:
         return _presence(answer.checked().classes, collected, objects, damaged, choice)
 
     def sample(self, request: PresenceRequest, share: float, seed: str) -> Iterator[SampledEntry]:
-        """Implements the port. Reads only some of many ranges: entries must be decoded one by one."""
+        """Implements the port. Reads only some of many ranges, because entries must be decoded one by one."""
         metadata = NamespaceMetadata(request.store)
         collected, _ = self._collected(metadata, request)
         items = {item.name: item for item in collected.items if item.mask}

@@ -40,6 +40,7 @@ from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.progress import Progress
 from lakeplan.values.rules import MAX_DAYS, GcRules
 from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, total_of
+from lakeplan.values.units import count_of
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _points(request: CurveRequest, varied: Sequence[Varied]) -> tuple[ServerPoin
     if room < 1 or len(request.points) + 1 > room:
         raise UsageError(
             f"{len(varied)} curves with {len(request.points) + 1} points each are too many: the maximum"
-            f" is {MAX_VERDICT_BITS - 1} points in all",
+            f" is {MAX_VERDICT_BITS - 1} points in total",
             hint="Use fewer --at or --branch options.",
         )
     points: list[ServerPoint] = []
@@ -350,7 +351,8 @@ def _warnings(request: CurveRequest, given: CurveInput, curves: list[CurveRow]) 
     missing, beyond = left_out(request, given.graph)
     notes = [f"no such branch: {branch}" for branch in missing]
     if beyond:
-        notes.append(f"{len(beyond)} more branches have rules but no curve here; select them with --branch")
+        more = count_of(len(beyond), "more branch has", "more branches have")
+        notes.append(f"{more} rules but no curve here; select branches with --branch")
     notes += [f"not seen: {what}" for what in given.blind_to]
     if given.staged.run_id is None:
         notes.append(

@@ -47,7 +47,7 @@ class SimulateRequest:
     """Read instead of a listing."""
 
 
-NO_RUN = "no list of uncommitted objects was found: uncommitted objects may be shown as garbage"
+NO_RUN = "no list of uncommitted objects was found, so uncommitted objects may be shown as garbage"
 METADATA_ONLY = "storage was not listed, so figures are upper bounds, and the minimum age is not considered"
 MAX_ROWS = 20
 """The most prefixes and branches in the summary. The tables have all."""
@@ -390,8 +390,8 @@ def _warnings(
             warnings.append(f"{one.rule_set.name}: no such branch: {', '.join(unknown[:MAX_ROWS])}{more}")
         if one.commits_at_risk:
             warnings.append(
-                f"{one.rule_set.name}: the server lets {one.commits_at_risk} commit(s) expire that its"
-                " documented rule keeps"
+                f"{one.rule_set.name}: the server lets {count_of(one.commits_at_risk, 'commit')} expire that"
+                " its documented rule keeps"
             )
     if side is None:
         return warnings
@@ -404,15 +404,15 @@ def _warnings(
     cutoff = to_us(request.as_of) - request.min_age_seconds * 1_000_000
     if side.listing and history.dumped_us is not None and history.dumped_us < cutoff:
         warnings.append(
-            f"the refs were dumped {iso(history.dumped_us)}, before the minimum age begins: what was "
-            "committed since may be shown as never committed"
+            f"the refs were dumped at {iso(history.dumped_us)}, before the minimum age begins, so objects "
+            "that were committed since then may be shown as never committed"
         )
     for name, of in side.by_rule_set.items():
         if objects := of.totals.protected_by_alias.objects:
             warnings.append(
                 f"{name}: {count_of(objects, 'object is', 'objects are')} kept only because an address in a"
                 " kept commit has another URL or an unusual spelling and may refer to stored objects"
-                + ("" if request.storage_namespace else ": give --storage-namespace to be sure")
+                + ("" if request.storage_namespace else "; set --storage-namespace to be sure")
             )
     return warnings
 

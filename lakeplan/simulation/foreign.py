@@ -109,7 +109,7 @@ class ForeignReader:
         self._verified: set[str] = set()
         self._facts: dict[str, ForeignFacts] = {}
         self._found: dict[str, tuple[tuple[str, ...], dict[str, bytes]]] = {}
-        """By repository: its metaranges, and the entries of their ranges. All marks of a command ask for the
+        """By repository: its metaranges, and the entries of their ranges. All marks of a command request the
         same."""
 
     def entries(self, foreign: Sequence[ForeignRanges]) -> list[ForeignRange]:
@@ -322,7 +322,7 @@ class FolderForeignCache:
             return ForeignFacts()
         front = len(_MAGIC) + _DIGEST().digest_size
         if not hmac.compare_digest(data[len(_MAGIC) : front], self._digest(name, data[front:])):
-            _log.info("the cache of %s is damaged or not of this user and version: not used", repository)
+            _log.info("the cache of %s is damaged, or of another user or version: not used", repository)
             return ForeignFacts()
         content = json.loads(zlib.decompress(data[front:]))
         ranges = dict.fromkeys(content["empty"], b"")

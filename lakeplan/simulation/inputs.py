@@ -172,7 +172,7 @@ def parse_rules(data: bytes, *, name: str) -> GcRules:
             hint=_EXAMPLE,
         )
     if not isinstance(rules, dict):
-        raise _bad("is not a JSON object of GC rules", name)
+        raise _bad("the file is not a JSON object of GC rules", name)
     _only(rules, _KEYS, "", name)
     if "default_retention_days" not in rules:
         raise _bad("default_retention_days is missing", name)
@@ -200,9 +200,9 @@ def _parse(data: bytes, name: str) -> Any:
     try:
         return parse_json(data.decode("utf-8-sig"), pairs=_no_doubles)
     except JSONDecodeError as error:
-        raise _bad(f"it is not JSON (line {error.lineno}, column {error.colno})", name) from None
+        raise _bad(f"the file is not JSON (line {error.lineno}, column {error.colno})", name) from None
     except ValueError as error:  # beyond a limit, or a key that appears twice
-        why = "it is not UTF-8 text" if isinstance(error, UnicodeError) else str(error)
+        why = "the file is not UTF-8 text" if isinstance(error, UnicodeError) else str(error)
         raise _bad(f"cannot read the rules: {why}", name) from None
 
 
@@ -225,7 +225,7 @@ def _days(value: Any, at: str, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _bad(f"{at} is not a whole number", name)
     if not -(2**31) <= value < 2**31:
-        raise _bad(f"{at} does not fit the server's 32 bits", name)
+        raise _bad(f"{at} does not fit into the server's 32 bits", name)
     return value
 
 

@@ -223,7 +223,7 @@ class Inventory:
         keys = table["key"].combine_chunks()
         longest = pc.max(pc.binary_length(keys)).as_py()
         if longest is not None and longest > limits.KEY_BYTES:
-            raise FormatError("has a key that is longer than any object's", where=f"{self.url}: {key}")
+            raise FormatError("a key is longer than any object's key", where=f"{self.url}: {key}")
         stored = StoredColumns(
             keys, table["size"].to_numpy(), table["modified_us"].to_numpy(), table["e_tag"].combine_chunks()
         )
@@ -264,8 +264,12 @@ class Inventory:
             if shared is not None and base.startswith(shared):
                 return
         raise LakeplanError(
-            "the inventory does not cover the namespace: "
-            + ("it is empty" if shared is None else "all its keys are elsewhere, or in a part of it"),
+            "the inventory does not cover the namespace, because "
+            + (
+                "it is empty"
+                if shared is None
+                else "all its keys are elsewhere or in a part of the namespace"
+            ),
             where=self.url,
             hint=f"Use an inventory of the whole bucket {self.bucket}, or of a prefix that contains the"
             " namespace.",
@@ -343,7 +347,7 @@ def _manifest(reader: NamespaceReader, key: str, url: str) -> Manifest:
         checksum = ""
     if checksum and checksum != hashlib.md5(data, usedforsecurity=False).hexdigest():
         raise FormatError(
-            f"does not match the checksum in {CHECKSUM}, which is in the same folder",
+            f"the manifest does not match the checksum in {CHECKSUM}, which is in the same folder",
             where=url,
             hint="Copy the whole inventory again, or use another one.",
         )

@@ -105,7 +105,7 @@ class _Waiting:
         self._lock = Lock()
         self._file: IO[bytes] | None = None
         self._runs: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        """By place, the begin and end of its packets in the file."""
+        """By place, the start and end of its packets in the file."""
 
     def close(self) -> None:
         if self._file is not None:

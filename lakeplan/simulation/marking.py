@@ -55,7 +55,7 @@ PART_ROWS = 10_000
 """A part of a mark is what a worker deletes between two records: ten of S3's largest batches."""
 GOING, KEPT = "going", "kept"
 REPOSITORY = "repository"
-"""What the names of other repositories begin with, among what keeps an object."""
+"""The first word of the names of other repositories, among the names of what keeps an object."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def list_into_parts(packets: Iterable[Packet], _: Leaves, *, source: Source, pre
 
 
 def _stored(items: Iterable[WorkItem], source: Source) -> Iterator[StoredColumns]:
-    """Lists several prefixes at once, because a store lists each page by page."""
+    """Lists several prefixes in parallel, because a store lists each of them page by page."""
     with ThreadPoolExecutor(FETCH_AHEAD) as pool:
         for _, listed in ahead(items, lambda item: list_item(source, item), pool, FETCH_AHEAD):
             yield from listed()
@@ -224,7 +224,10 @@ class StepMarker:
         rows = entries + sum(part.rows for part in request.parts)
         asking = [Asking(source, HeldAgain(), items, rows), *foreign]
         addresses: set[str] = set()
-        with self._progress.task("checking what is held now", None), self._open(rows) as (runner, _):
+        with (
+            self._progress.task("checking which objects are needed now", None),
+            self._open(rows) as (runner, _),
+        ):
             _ask(runner, asking, lambda _, kind, data: addresses.update(_addresses_in(data)))
         return frozenset(sorted(addresses)[: limit + 1])
 

@@ -122,7 +122,7 @@ class Source:
 
     def opened(self) -> NamespaceReader:
         if self.namespace is None:
-            raise SimulationFailed("has no namespace to list", where=self.name)
+            raise SimulationFailed("there is no namespace to list", where=self.name)
         return self.namespace
 
 
@@ -154,7 +154,7 @@ def fetch(source: Source, item: WorkItem) -> Fetched:
         case Kind.LISTING | Kind.ROOT_LISTING | Kind.INVENTORY:
             return list_item(source, item)
         case Kind.SEGMENT:
-            raise SimulationFailed("is already decoded", where=where_of(source, item))
+            raise SimulationFailed("the data is already decoded", where=where_of(source, item))
         case Kind.FOREIGN_RANGE:
             return item.body
 
@@ -198,7 +198,7 @@ def observe(
         case Kind.UNCOMMITTED:
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
         case _:
-            raise SimulationFailed("is not a kind of file that lakeplan reads", where=name)
+            raise SimulationFailed("lakeplan does not read this kind of file", where=name)
 
 
 def of_range(arrays: RangeArrays, source: Source) -> Sightings:

@@ -89,9 +89,9 @@ def check_target(target: Path, *, overwrite: bool) -> None:
         )
     foreign = sorted(names - _OURS)
     if foreign or SUMMARY not in names:
-        what = f"holds {foreign[0]}" if foreign else f"has no {SUMMARY}"
+        what = f"contains {foreign[0]}" if foreign else f"has no {SUMMARY}"
         raise UsageError(
-            f"{what}, so it is not the result of an earlier run and is not overwritten",
+            f"the folder {what}, so it is not the result of an earlier run and is not overwritten",
             where=str(target),
             hint="Use another folder for --output.",
         )

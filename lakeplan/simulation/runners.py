@@ -72,7 +72,7 @@ def choose(asked: str, entries: int | None, *, master: str | None) -> RunnerChoi
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return RunnerChoice(SPARK, "spark-submit started this")
     if entries is None:
-        return RunnerChoice(LOCAL, "it reads no entries")
+        return RunnerChoice(LOCAL, "no entries are read")
     return RunnerChoice(LOCAL, f"{entries:,} entries are no more than {LOCAL_ENTRIES:,}")
 
 

@@ -53,7 +53,7 @@ def spark_of_pyspark() -> Path:
     if home is None:
         raise SimulationFailed(
             "pyspark is installed without Spark",
-            hint=f"Give the folder of Spark {_minor(pyspark.__version__)} with --spark-home.",
+            hint=f"Set --spark-home to the folder of Spark {_minor(pyspark.__version__)}.",
         )
     return home
 
@@ -65,18 +65,18 @@ def checked_home(home: str) -> Path:
         raise SimulationFailed(
             "--spark-home has no bin/spark-submit",
             where=home,
-            hint="Give the folder of a Spark installation.",
+            hint="Set it to the folder of a Spark installation.",
         )
     wanted = _minor(pyspark.__version__)
     version = next((m[1] for jar in folder.glob("jars/*") if (m := _CORE.fullmatch(jar.name))), None)
     if version != wanted:
-        what = "no Spark" if version is None else f"Spark {version}"
+        what = "not a Spark installation" if version is None else f"Spark {version}"
         raise SimulationFailed(
             f"--spark-home is {what}, but pyspark is {pyspark.__version__}",
             where=home,
             hint=f"Install pyspark {version}, or remove --spark-home."
             if version
-            else "Give the folder of a Spark installation.",
+            else "Set it to the folder of a Spark installation.",
         )
     return folder
 
@@ -86,7 +86,7 @@ def require_java() -> None:
     if is_submitted() or _java() is not None:
         return
     home = os.environ.get("JAVA_HOME")
-    where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH"
+    where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
     raise SimulationFailed(f"Java is missing: {where}", hint=_hint())
 
 
@@ -97,7 +97,7 @@ def wrong_java() -> SimulationFailed | None:
     if version is None or (first <= version and (last is None or version <= last)):
         return None
     age = "old" if version < first else "new"
-    return SimulationFailed(f"Java is too {age}: this is Java {version}", hint=_hint())
+    return SimulationFailed(f"Java {version} is too {age} for Spark", hint=_hint())
 
 
 def _hint() -> str:
@@ -189,8 +189,8 @@ def explained() -> Iterator[None]:
     except (PySparkException, Py4JError, ConnectionError) as error:
         raise SimulationFailed(
             f"the Spark job stopped: {_first_line(error)}",
-            hint="Run with --log-level debug to see Spark's output. --spark-conf and --master change"
-            " how it runs.",
+            hint="Run with --log-level debug to see Spark's output. To change how Spark runs, use"
+            " --spark-conf and --master.",
             detail=str(error),
         ) from error
 
@@ -204,7 +204,7 @@ def _first_line(error: Exception) -> str:
 def _code_given(session: SparkSession) -> Iterator[None]:
     """Sends this lakeplan to executors on other machines, whatever is installed there."""
     if is_local(session) or not is_folder():
-        # From an archive, spark-submit --py-files has given it to them.
+        # If lakeplan runs from an archive, spark-submit --py-files has sent it to them.
         yield
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -219,7 +219,7 @@ def _stop(session: SparkSession) -> None:
         session.stop()
     except (PySparkException, Py4JError, OSError) as error:
         # The JVM is gone. The error that stopped it is being raised, and this one would hide it.
-        _log.debug("Spark did not stop in order: %s", error)
+        _log.debug("Spark did not stop cleanly: %s", error)
 
 
 def is_local(session: SparkSession) -> bool:
@@ -363,8 +363,8 @@ def check_spark(options: SparkOptions) -> str:
     with open_session(options) as session, explained():
         rows = session.range(1).mapInArrow(_unchanged, "id long").count()
         if rows != 1:
-            raise SimulationFailed(f"a Spark worker handed {rows} rows through instead of 1")
-        return f"Spark {pyspark.__version__}, master {session.sparkContext.master}, a Python worker answers"
+            raise SimulationFailed(f"a Spark worker returned {rows} rows instead of 1")
+        return f"Spark {pyspark.__version__}, master {session.sparkContext.master}, a Python worker responds"
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

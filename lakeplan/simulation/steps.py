@@ -175,7 +175,7 @@ class _Reader:
     ) -> Iterator[Packet]:
         listings = [item for item in items if item.kind in LISTINGS]
         listed = ahead(listings, self._fetch, listers, FETCH_AHEAD)
-        begun = [*islice(listed, 1)]  # listings go on while ranges are read
+        begun = [*islice(listed, 1)]  # listings continue while ranges are read
         others: list[WorkItem] = []
         ranges: list[WorkItem] = []
         for item in items:

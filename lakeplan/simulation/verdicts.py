@@ -116,8 +116,8 @@ class Sighting(IntFlag):
     ENTRY = 1
     """A commit of the dump holds it by an address that is relative, or full and inside the namespace."""
     ALIAS = 2
-    """A commit, of any repository, has an address that may mean it: in an unusual spelling, or with the same
-    tail at another URL."""
+    """A commit of any repository has an address that may refer to it: in an unusual spelling, or with the
+    same tail at another URL."""
     CANDIDATE = 4
     """An entry has it under a key that a collector may delete: under ``data/`` or directly at the root."""
     LISTED = 8

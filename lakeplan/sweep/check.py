@@ -56,9 +56,9 @@ from lakeplan.values.units import count_of
 
 CHECK_FORMAT: Final = "lakeplan.check/v1"
 ASKED = 1_000_000
-"""Objects missing in the listing that are looked up again."""
+"""The most objects missing from the listing that are requested again."""
 REPORTED = 10_000
-"""Objects that a report names. All are counted."""
+"""The most objects that a report names. All are counted."""
 BRANCHES_NAMED = 5
 THREADS = 16
 FIND_AT_ONCE = 1_000
@@ -69,11 +69,12 @@ class Names(IntFlag):
 
     HEAD = 1
     RULES = 2
-    """The stored rules keep it, by the documented rule or by the server's walk; all commits without rules."""
+    """The stored rules keep the commit, by the documented rule or by the server's walk. Without rules, this
+    is true of all commits."""
     TAG = 4
     HOLD = 8
     PROTECTED = 16
-    """A tag that ``safety.protected_tags`` names: sweeps keep its commit."""
+    """A tag that ``safety.protected_tags`` matches: sweeps keep its commit."""
 
 
 NAMED_BY: dict[Names, NamedBy] = {
@@ -317,7 +318,7 @@ class _History:
         return sorted(range(len(graph)), key=rank)
 
     def metaranges(self) -> dict[str, Facts]:
-        """Facts on the metaranges of commits that must be complete. With held prefixes, those of all
+        """Facts about the metaranges of commits that must be complete. With held prefixes, those of all
         commits."""
         facts: dict[str, Facts] = {}
         for position, commit in enumerate(self._order):
@@ -386,10 +387,10 @@ def named_by(mask: int, *, held: bool = False) -> list[NamedBy]:
 # ---- objects
 @dataclass
 class _Confirmed:
-    """The result of requesting objects again: those that are ``there`` after all, or have the ``same`` size;
-    and the ``lost`` ones with their stored size (None: not stored). ``there`` includes the ``unusual`` keys,
-    which stores may resolve to others, so they cannot be requested. ``asked``: how many answers are
-    certain."""
+    """The result of requesting objects again. ``there``: missing objects that exist after all. ``same``:
+    objects that have the expected size after all. ``lost``: the other objects, with their stored size (None:
+    not stored). ``there`` includes the ``unusual`` keys, which stores may resolve to others, so they cannot
+    be requested. ``asked``: how many answers are certain."""
 
     there: Amount = field(default_factory=Amount)
     same: Amount = field(default_factory=Amount)
@@ -446,7 +447,8 @@ def _count_if_well(
 
 
 def _sizes(site: Site, objects: Sequence[NamedObject]) -> list[int | None]:
-    """The stored sizes, by HEAD requests. None is confirmed by a GET, because HEAD may be cached."""
+    """The stored sizes, by HEAD requests, or None for missing objects. A GET confirms that an object is
+    missing, because the answer to a HEAD may be cached."""
 
     def size(one: NamedObject) -> int | None:
         facts = site.store.stat(one.address)

@@ -47,7 +47,7 @@ from lakeplan.values.units import count_of
 
 _log = logging.getLogger(__name__)
 NAMED = 100
-"""Addresses of a quarantine that a report names; all are counted."""
+"""The most addresses of a quarantine that a report names. All are counted."""
 FIND_AT_ONCE = 1_000
 NO_MARK = "its mark cannot be read, so it is unknown what was moved there"
 
@@ -101,7 +101,7 @@ def _runs(site: Site) -> Iterator[_Run]:
         yield _Run({"run_id": row["run_id"], "by": row["by"], "started": row["started"]}, prefix=prefix)
     for mark_id in mark_ids(site.store, SWEEPS_PREFIX):
         if official_run(site.store, mark_id) is not None:
-            continue  # it wrote a report of its own
+            continue  # the official collector wrote its own report
         if (mark := _mark(site, mark_id)) is not None:
             summary = read_summary(site.store, mark_id)
             started = "" if summary is None else summary["at"]
@@ -171,7 +171,7 @@ def _quarantine(
     lacking = [address for address in lacking if address not in back]
     gone = _amount(recorded, lacking)
     purged = Amount() if swept is None else swept.purged_by(Amount(len(copies), sum(copies.values())))
-    # A purge records how much it deleted, and not what.
+    # A purge records how much it deleted, but not what.
     is_purged = gone.objects <= purged.objects
     resized = sorted(a for a, size in copies.items() if a in recorded and size != recorded[a])
     lost = [] if is_purged else lacking
@@ -305,7 +305,7 @@ def _compared(store: SweepStore, entry: SampledEntry) -> _Outcome:
                 return "matched"
     except StorageNotFound:
         return "unreadable"
-    # A store that encrypts makes other ETags. An entry that has the store's has no MD5.
+    # A store that encrypts computes other ETags. An entry with such an ETag has no MD5.
     return "incomparable" if _md5_of(facts.e_tag) == wanted else "differs"
 
 

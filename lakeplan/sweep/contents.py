@@ -47,7 +47,7 @@ MOST_PREFIXES = 10_000
 MOST_COMMITS = 1_000
 MOST_KEEPERS = 1_000
 MOST_OBJECTS = 1_000_000
-"""Objects in a list."""
+"""The most objects in a list."""
 OBJECTS_FORMAT: Final = "lakeplan.mark-objects/v1"
 TREE_DEPTH = 8
 """The greatest depth of a folder in a page's tree."""

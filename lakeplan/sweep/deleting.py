@@ -68,13 +68,13 @@ def delete_all(
     expected: Mapping[str, StoredObject] | None = None,
     before_each: Callable[[], None] = lambda: None,
 ) -> Iterator[Deletion]:
-    """Deletes keys and returns one answer for each. Transient failures are requested again. ``expected``: the
+    """Deletes keys and returns one answer for each. Transient failures are retried. ``expected``: the
     objects that may be deleted under these keys (``ObjectDeleter.delete``), or None for any. Not every store
-    checks that, so keys are listed again after a wait: a refused request may have acted, and somebody may
-    have written to its key since. ``before_each`` is called before every request, and may raise.
+    checks that, so keys are listed again after a wait: a refused request may have taken effect, and somebody
+    may have written to its key since. ``before_each`` is called before every request, and may raise.
 
     Raises StoreBusy when the store stays busy for ``settings.tries`` requests in a row, and StorageError when
-    a request fails. What became of keys without an answer is unknown then.
+    a request fails. It is then unknown what became of keys without an answer.
     """
     for batch in batches(keys, store.batch_size):
         yield from _one_batch(store, batch, settings, throttle, waiting, expected, before_each)
@@ -124,7 +124,7 @@ def _one_batch(
 def changed_since(
     store: ObjectProber, keys: Sequence[str], expected: Mapping[str, StoredObject]
 ) -> list[str]:
-    """The keys (given in ascending order) that now have an object, and not the expected one."""
+    """The keys (given in ascending order) that now have an object other than the expected one."""
     return [key for key, stored in store.find(keys).items() if stored != expected.get(key)]
 
 
@@ -177,22 +177,22 @@ def copy_one(
 
 
 SAMPLE = 20
-"""Deleted objects of a part that are requested again, unless all are: one in 500 of a full part."""
+"""Deleted objects of a part that are requested again if not all are. For a full part, one in 500."""
 THREADS = 8
-"""Requests in flight where objects are requested or copied one by one."""
+"""Parallel requests where objects are requested or copied one by one."""
 LONGEST_ROUND = 600.0
 """Seconds."""
 MAX_BEHIND = 300.0
-"""Seconds that a worker's clock may be behind."""
+"""The most seconds that a worker's clock may be behind."""
 COPIES_A_BATCH = 500
 """Objects that are copied into quarantine before the first of them is deleted."""
 OBJECTS_A_LISTING = 1_000
-"""Objects that are listed at once, just before they are deleted."""
+"""Objects that are listed together, just before they are deleted."""
 BROUGHT_BACK = "exists again after it was deleted"
 CLOSED = "the sweep ended before it reached this object"
 MAY_GO = frozenset(kind.value for kind in (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED))
 GONE_AFTER = "deleted, although the store did not confirm it"
-SILENT = "the store did not report a result for it"
+SILENT = "the store did not report a result for this object"
 
 
 class RoundOver(Exception):
@@ -224,9 +224,8 @@ def sweep_parts(
 ) -> Iterator[PartResult | LakeplanError]:
     """Sweeps parts and yields their results in order. ``work`` is the request without its parts and with this
     worker's share of the rate. It is sent with the function, because the store may contain credentials. After
-    an error the worker stops, and the next run
-    continues. It also stops when the round's time is up, if necessary in the middle of a part: its inspection
-    is too old then. ``halt`` stops it in the same way."""
+    an error the worker stops, and the next run continues. The worker also stops when the round's time is up,
+    if necessary in the middle of a part, because its inspection is then too old. ``halt`` does the same."""
     waiting = Waiting(time.monotonic, time.sleep if halt is None else halt.sleep, random.random)
     until = None if work.until is None else work.until.timestamp()
     throttle, clock = Throttle(work.settings.rate), _RoundClock(until, halt or Halt())
@@ -321,7 +320,7 @@ class _Part:
         kinds: list[str] = table.column("class").to_pylist()
         sizes: list[int] = table.column("size_bytes").to_pylist()
         if not all(map(is_candidate_key, keys)) or not {*kinds} <= MAY_GO:
-            raise FormatError("lists something that a sweep may never delete", where=where, hint=MARK_AGAIN)
+            raise FormatError("the part lists a key that no sweep may delete", where=where, hint=MARK_AGAIN)
         versions: list[int] = table.column("version").to_pylist()
         return [_Row(*values) for values in sorted(zip(keys, sizes, kinds, versions, strict=True))]
 
@@ -380,15 +379,15 @@ class _Part:
         return self._unchanged(left) if left else left
 
     def _unchanged(self, objects: dict[str, StoredObject]) -> dict[str, StoredObject]:
-        """Those of these objects that were not replaced since. Copies take long, and not every store compares
-        when it deletes."""
+        """Those of these objects that were not replaced since they were listed. Copying takes long, and not
+        every store compares objects when it deletes them."""
         changed = ask(lambda: changed_since(self._store, [*objects], objects), self._settings, self._waiting)
         self._status |= dict.fromkeys(changed, (Status.SAVED, CHANGED))
         return {key: stored for key, stored in objects.items() if key not in changed}
 
     def _delete(self, objects: dict[str, StoredObject]) -> None:
-        """Deletes the objects that did not change since they were listed. Those that the store refused are
-        listed again: they may be gone, when an answer came too late."""
+        """Deletes the objects that did not change since they were listed. Objects that the store refused to
+        delete are listed again: they may be gone if an answer came too late."""
         if not objects:
             return
         answers = {
@@ -469,7 +468,7 @@ class _Part:
         try:
             self._store.create(key, data)
         except WriteConflict:
-            # Another run was first: its record stands, and a further one adds what this run deleted.
+            # Another run recorded the part first. That record stays, and another adds what this run deleted.
             data = self._store.read(key)
             theirs = read_results(data, name=self._where(self._attempt))
             ours = {k: v if v[0] is Status.DELETED else theirs.get(k, v) for k, v in self._status.items()}

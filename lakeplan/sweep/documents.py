@@ -199,7 +199,7 @@ end."""
 class ListedMark(TypedDict):
     """A mark in a list. ``repository`` is ``?`` and ``goes`` None if the state's record is damaged.
     ``deleted`` and what follows are None for marks that were not swept. ``restored`` counts deleted objects,
-    ``purged`` their copies: at least so many if ``purging``, which means that a purge has not recorded its
+    ``purged`` their copies: at least that many if ``purging``, which means that a purge has not recorded its
     end."""
 
     mark_id: str
@@ -240,8 +240,8 @@ class ApprovalDocument(ApprovalRow):
 
 class CheckSummary(TypedDict):
     """The result of a check before or after a sweep. ``damaged`` counts ranges and metaranges. ``complete``:
-    no object is missing that HEADs, rules, protected tags or holds name. Only other tags name the
-    ``tags_only`` objects."""
+    no object that HEADs, rules, protected tags or holds name is missing. ``tags_only``: objects that only
+    other tags name."""
 
     as_of: str
     complete: bool
@@ -286,10 +286,10 @@ class SweepDocument(TypedDict):
     note: NotRequired[str]
     restored: NotRequired[int]
     purged: NotRequired[int]
-    """With ``restored``, of a sweep in quarantine when it is printed; never stored."""
+    """Like ``restored``, only when a sweep in quarantine is printed; never stored."""
     contents: NotRequired[ContentsRow]
     checks: NotRequired[ChecksRow]
-    """Of ``sweep run --check``; never stored."""
+    """From ``sweep run --check``; never stored."""
     cost_per_gb_month: NotRequired[PriceRow]
 
 
@@ -468,9 +468,9 @@ class QuarantineRow(TypedDict):
 
 
 class ReadRow(TypedDict):
-    """The result of ``--read-data``: ``matched`` objects have the checksum of their entry, those that
-    ``differs`` counts have another. ``incomparable``: the entry has no MD5, or the store's ETag is none.
-    ``unreadable``: archived or missing."""
+    """The result of ``--read-data``. ``matched`` counts objects that have the checksum of their entry, and
+    ``differs`` those that have another. ``incomparable``: the entry has no MD5, or the store's ETag is not
+    one. ``unreadable``: archived or missing."""
 
     percent: float
     read: AmountRow
@@ -483,7 +483,7 @@ class ReadRow(TypedDict):
 class CheckedRow(TypedDict):
     """One repository. ``named``: objects that commits name inside the namespace; ``missing`` and ``resized``
     are among them. ``unusual``: keys that could not be requested. ``unconfirmed``: how many count as missing
-    by a listing alone."""
+    because of a listing alone."""
 
     repository: str
     storage_namespace: str

@@ -125,8 +125,8 @@ def _finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: s
 
 
 def _is_outdated(site: Site, end: SweepEnd) -> str:
-    """Return what ended this sweep since ``end``, or "". It had the lease then, and its summary must remain:
-    an aborted sweep that looks unfinished would continue."""
+    """Return what ended this sweep since ``end``, or "". Whatever did so had the lease, and its summary must
+    remain: an aborted sweep that looks unfinished would continue."""
     summary = read_sweep_summary(site.store, end.mark.mark_id)
     if summary is None or end.closed:
         return ""
@@ -183,7 +183,7 @@ def _record(
 
 
 RUNS_FORMAT: Final = "lakeplan.collector-runs/v1"
-NO_SUMMARY = "it has no summary: it did not finish, or a sweep refused it"
+NO_SUMMARY = "no summary: the run did not finish, or a sweep refused it"
 _UNKNOWN: CollectorRunRow = {
     "run_id": "",
     "by": "",

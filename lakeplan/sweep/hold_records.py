@@ -63,7 +63,7 @@ def keep_held(site: Site, refs: Refs, now: datetime) -> tuple[HeldCommit, ...]:
         _record(site, hold, recorded.setdefault(name, _Record()), refs, now)
     for name, record in list(recorded.items()):
         if name not in active and _is_over(site, name, record, now):
-            # First, and alone: if it stayed, the next hold of this name would end at once.
+            # First, and on its own: if it stayed, the next hold of this name would end immediately.
             _drop(site, name, [RELEASED_FILE])
             _drop(site, name, map(_file, record.commits))
             del recorded[name]
@@ -127,7 +127,7 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
             "at": now.isoformat(),
         }
         site.store.put(folder + _file(id), json_line(content))
-    if replaced:  # only now: without a record, a hold that is removed would end at once
+    if replaced:  # only now: without a record, a hold that is removed would end immediately
         _drop(site, (hold.kind, hold.name), [_file("")])
     if hold.kind == "branch":  # a recorded commit keeps its ancestors, so they need no record
         commits = {commit.id: commit for commit in refs.commits}

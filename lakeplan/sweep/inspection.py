@@ -55,7 +55,7 @@ class Inspection:
     on_branches: frozenset[str] | LakeplanError = frozenset()
 
     def metaranges(self) -> dict[str, Facts]:
-        """Facts on the metaranges of all commits: the bits of their commits, and the position of the last
+        """Facts about the metaranges of all commits: the bits of their commits, and the position of the last
         commit by creation date, then id."""
         dates = by_date(self.graph)
         facts: dict[str, Facts] = {}
@@ -146,12 +146,12 @@ def _check_not_cleared(site: Site) -> None:
 
 
 EMPTY_TRIES = 3
-"""How often a server is asked that lists nothing although something is uncommitted."""
+"""How often a server is asked if it lists nothing although something is uncommitted."""
 BRANCHES_AT_ONCE = 8
 
 
 def _prepare(site: Site) -> tuple[UncommittedRun, ...]:
-    """The server's runs. Since December 2025 a server drops all that it listed for an answer when a branch is
+    """The server's runs. Since December 2025 a server drops all it listed for an answer when a branch is
     deleted while it lists, unless a later branch has something (treeverse/lakeFS#9792). So an answer without
     a file counts only if nothing is uncommitted on the branches that it covers. Raises StalePlan while
     something is."""
@@ -172,13 +172,13 @@ def _prepare(site: Site) -> tuple[UncommittedRun, ...]:
 
 
 MOST_ON_BRANCHES = 2_000_000
-"""Objects that all branches list together. More would not be listed before the inspection is too old."""
+"""The most objects on all branches together. Listing more would take until the inspection is too old."""
 
 
 def _on_branches(site: Site) -> frozenset[str] | LakeplanError:
     """Every key that reading a branch may need, or why they are not known. The server's runs lack objects
-    that are staged again with the content of the HEAD's (lakeFS since 2024). No answer says which branches
-    have such, so all are listed."""
+    that are staged again with the content that they have in the HEAD (lakeFS since 2024). No answer says
+    which branches have such objects, so all branches are listed."""
     reader, name, listed = site.reader, site.desired.name, count(1)
     addresses = Addresses((site.repository.storage_namespace, site.store.url))
 
@@ -207,7 +207,7 @@ def _branch_ids(site: Site) -> list[str]:
 
 
 def _stages(site: Site, empty: Sequence[UncommittedRun], branch: str) -> str:
-    """The branch if anything in the namespace is uncommitted there that the empty answers cover; else ""."""
+    """The branch if its uncommitted changes that the empty answers cover use this namespace; else ""."""
     if not any(run.first[0] <= branch and (run.end is None or branch <= run.end[0]) for run in empty):
         return ""
     reader, name = site.reader, site.desired.name
@@ -230,15 +230,15 @@ def _stages(site: Site, empty: Sequence[UncommittedRun], branch: str) -> str:
 
 def _files(site: Site, run: UncommittedRun) -> list[str]:
     """The keys of the files of a run. A run that found nothing wrote none (lakefs/api.md). Raises
-    LakeplanError when they are not in this storage, or are no files that lakeplan can read: uncommitted data
-    would count as garbage then."""
+    LakeplanError when the files are not in this storage, or when lakeplan cannot read one of them, because
+    uncommitted data would then count as garbage."""
     if not run.location:
         return []
     folder = _relative(site, run.location)
     keys = sorted(stored.key for stored in site.store.list_objects(folder))
     odd = [key for key in keys if key.rpartition("/")[2][:1] in ("", ".", "_")]
     if not keys or odd:
-        what = f"contains {odd[0]}" if odd else "is empty"
+        what = f"contains {odd[0]}, which is not a file of addresses" if odd else "is empty"
         raise LakeplanError(
             f"the server wrote uncommitted addresses to {run.location}, but in this storage that"
             f" folder {what}",
@@ -268,7 +268,7 @@ def _check_storage(site: Site, graph: CommitGraph) -> None:
     held = next((id for id in sorted(heads) if id), None)
     if held is not None and site.store.stat(metadata_key(held)) is None:
         raise LakeplanError(
-            f"metarange {held} of a branch HEAD is not in this storage, so it is not the server's storage",
+            f"metarange {held} of a branch HEAD is not in this storage, so the server uses another storage",
             where=f"{site.key}: {site.store.url}",
             hint="Check servers.<name>.storages.",
         )
@@ -308,7 +308,7 @@ def _keep_rules(site: Site, stored: GcRules, refs: Refs, *, now: datetime, befor
 
 
 def _pins_in(site: Site, refs: Refs) -> frozenset[str]:
-    """The branches of the dump that are pins. A visible branch is none, whatever its name."""
+    """The branches of the dump that are pins. A visible branch is never a pin, whatever its name."""
     if not any(has_pin_commit(branch.id, branch.commit_id) for branch in refs.branches):
         return frozenset()
     live = site.reader.list_pins(site.desired.name)
@@ -321,7 +321,7 @@ REPOSITORIES_AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Others:
-    """The metaranges of other repositories, and which repositories could not be read, with why."""
+    """The metaranges of other repositories, and the repositories that could not be read, with the reasons."""
 
     foreign: tuple[ForeignRanges, ...]
     unreadable: dict[str, str]
@@ -359,7 +359,7 @@ def all_others(site: Site, *, keep: Callable[[], None]) -> tuple[ForeignRanges, 
         raise GateRefused(
             f"repository {name} cannot be read, and it may refer to objects of this one: {why}",
             where=site.key,
-            hint="If it lacks permission, grant the user of this tree read access (retention and List"
+            hint="If permission is missing, grant the user of this tree read access (retention and List"
             " permissions). Otherwise run the command again.",
         )
     return others.foreign
@@ -368,8 +368,8 @@ def all_others(site: Site, *, keep: Callable[[], None]) -> tuple[ForeignRanges, 
 def read_others(
     sites: Sequence[Site], *, keep: Callable[[], None] = lambda: None
 ) -> list[Others | LakeplanError]:
-    """For each site what its other repositories have now, or the error of its own server. Every repository is
-    read once, and ``keep`` is called after each."""
+    """For each site, the metaranges of other repositories now, or the error of its own server. Every
+    repository is read once, and ``keep`` is called after each."""
     readers: dict[str, LakeFSReader] = {}
     for site in sites:
         readers.setdefault(site.server.name, site.reader)
@@ -479,7 +479,7 @@ def recheck_request(
 def marked_on_branches(
     site: Site, mark: Mark, parts: Sequence[Part], inspection: Inspection
 ) -> frozenset[str]:
-    """The addresses of these parts that reading a branch gives. Raises LakeplanError if the branches could
+    """The addresses in these parts that reading a branch returns. Raises LakeplanError if the branches could
     not be listed."""
     if isinstance(inspection.on_branches, LakeplanError):
         raise inspection.on_branches.replaced(where=inspection.on_branches.where or site.key)

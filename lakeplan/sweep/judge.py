@@ -92,7 +92,8 @@ def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False)
     raise GateRefused(
         f"a gate refused: {'; '.join(f'{gate.gate}: {gate.message}' for gate in shut)}",
         where=mark.where,
-        hint=f"Approve it again with {opens} at a terminal, or list the gate under overrides in the tree."
+        hint=f"Approve the mark again with {opens} at a terminal, or list the gate under overrides in the"
+        " tree."
         if again
         else f"Use {opens} at a terminal, or list the gate under overrides in the tree.",
     )
@@ -128,10 +129,10 @@ def approve(
     overrides.check_named([mark.key])
     if not reason.strip():
         raise UsageError(
-            "an approval needs a reason", hint=('For example, add --reason "quarterly cleanup, ticket 42".')
+            "an approval needs a reason", hint=('Add one, such as --reason "quarterly cleanup, ticket 42".')
         )
     if not mark.to_delete.objects:
-        raise UsageError("there is nothing to approve: the mark deletes nothing", where=mark.key)
+        raise UsageError("the mark deletes nothing, so there is nothing to approve", where=mark.key)
     check_readable(mark)
     judged, gates = judge_for_approval(site, mark, overrides, automatic=automatic)
     refuse_shut(gates, mark)

@@ -127,7 +127,7 @@ class _Marker:
         )
         # An inspection records what holds keep, even if there is nothing to delete.
         if not listing and not site.desired.holds:
-            return f"no object in it is older than {duration_text(age_seconds)}"
+            return f"no object is older than {duration_text(age_seconds)}"
         try:
             clocks = site_clocks(site, prefix + CLOCK_FILE, ports.now, by=by)
             stored = read_rules(site)

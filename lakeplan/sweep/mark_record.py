@@ -87,8 +87,8 @@ class Mark:
       before their last recorded change
     - ``settings``: those of the mark. ``tree_settings``: the tree's, without a person's options
     - ``collector_runs``: the runs of collectors before this mark
-    - ``unreadable``: the server's repositories that could not be read, with why. While there are any, nothing
-      may be deleted
+    - ``unreadable``: the server's repositories that could not be read, with the reasons. While there are any,
+      nothing may be deleted
     - ``repository_created``: epoch seconds
     """
 

@@ -70,8 +70,8 @@ class Probes:
         return answer
 
     def check(self, site: Site) -> None:
-        """Writes the site's file and reads it back. Raises LakeplanError when another run replaced it, and
-        when the file of another site did: both namespaces are the same storage then."""
+        """Writes the site's file and reads it back. Raises LakeplanError when another run replaced the file,
+        or when another site's file did, because both namespaces are then the same storage."""
         self.write(site)
         token = site.store.read(PROBE_KEY)
         other = next((key for key, theirs in self._tokens.items() if theirs == token), None)
@@ -79,7 +79,7 @@ class Probes:
             raise LakeplanError(
                 "another run is inspecting this namespace",
                 where=f"{site.key}: {site.store.url}",
-                hint="Wait for it, then run the command again.",
+                hint="Wait for that run to end, then run the command again.",
             )
         if other != site.key:
             raise _shared(site, other, "shares this storage under another name")
@@ -135,7 +135,7 @@ def _related(site: Site) -> list[Neighbour]:
 def _probed(
     site: Site, same_server: Iterable[Neighbour], related: Iterable[Neighbour], probes: Probes
 ) -> Iterator[tuple[Neighbour, str | LakeplanError]]:
-    """Return how each neighbour overlaps this namespace by what is stored there: in words, "" if it does not,
+    """Return each neighbour with how its stored data overlaps this namespace, in words ("" if it does not),
     or why it could not be read."""
     probes.check(site)
     # a folder of this machine may be reached by any path
@@ -159,15 +159,15 @@ def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:
         if path == theirs or _same_folder(path, theirs):
             return "has the same folder under another path"
         if f"{theirs}/".startswith(f"{path}/"):
-            return "has its folder inside this one's"
+            return "has its folder inside this repository's folder"
         if f"{path}/".startswith(f"{theirs}/"):
-            return "has a folder that contains this one's"
+            return "has a folder that contains this repository's folder"
     ours = place_of(site.repository.storage_namespace).parts
     other = place_of(neighbour.repository.storage_namespace).parts
     if len(other) > len(ours) and other[: len(ours)] == ours:
         inside = "/".join(other[len(ours) :])
         if next(iter(site.store.list_objects(f"{inside}/{METADATA_PREFIX}")), None) is not None:
-            return "has its storage namespace inside this one, under another name of the storage"
+            return "has its storage namespace inside this repository's, under another name of the storage"
         return ""
     below = "/".join((*ours[len(other) :], PROBE_KEY)) if ours[: len(other)] == other else PROBE_KEY
     for key in dict.fromkeys((PROBE_KEY, below)):
@@ -181,7 +181,7 @@ def _real(url: str) -> str:
 
 
 def _same_folder(one: str, other: str) -> bool:
-    """Whether two paths are one folder, even if names differ in case or one leads over another mount."""
+    """Whether two paths are one folder, even if names differ in case or one leads through another mount."""
     try:
         return os.path.samefile(one, other)
     except OSError:
@@ -205,8 +205,8 @@ def _check_ancestors(site: Site) -> None:
 
 def _contained(site: Site, above: str) -> LakeplanError:
     return LakeplanError(
-        f"a repository has its storage namespace at {above}, which contains this one's, so a sweep of one"
-        " would delete the other's data",
+        f"another repository has its storage namespace at {above}, which contains this repository's, so a"
+        " sweep of one would delete the other's data",
         where=f"{site.key} ({site.repository.storage_namespace})",
         hint=MOVE,
     )
@@ -249,7 +249,7 @@ def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
         raise GateRefused(
             f"{gate.gate}: {text}",
             where=f"{site.key} ({site.repository.storage_namespace})",
-            hint="Make it readable. If it has no data there, list the gate under overrides in the tree:"
+            hint=f"Make {name} readable. If it has no data there, list the gate under overrides in the tree:"
             f" {{repository: {site.key}, gate: {gate.gate}, reason: …, expires: …}}",
         )
 
@@ -285,8 +285,8 @@ _OWNER = records.record({"server": records.text, "repository": records.text})
 
 
 def _check_owner(site: Site) -> None:
-    """Records the owner of the namespace at its first mark. Raises LakeplanError when it is another one, such
-    as for a copy of a server or a second server on the same bucket."""
+    """Records the owner of the namespace at its first mark. Raises LakeplanError when the namespace belongs
+    to another owner, such as a copy of the server or a second server on the same bucket."""
     owner = {"server": site.server.endpoint_url, "repository": site.desired.name}
     try:
         site.store.create(OWNER_KEY, records.json_line(owner))

@@ -82,9 +82,9 @@ def observe_rules(
 
     Compares the rules with what earlier runs observed and what applies wrote, then records them in the state
     and in the namespace. The latest known moment counts: the last recorded lowering, or the first observation
-    of rules that differ from the record (they may have been higher in between). Either record counts alone. A
-    state without a record starts anew. So does a repository that was created again: earlier records are of
-    its predecessor.
+    of rules that differ from the record (they may have been higher in between). Each record
+    also counts without the other. A state without a record starts anew. So does a repository that was created
+    again: earlier records are of its predecessor.
 
     Lowerings longer ago than ``settle_seconds`` are not searched for. Raises StorageError, WriteConflict.
     """

@@ -161,7 +161,7 @@ class OfficialSweeper:
             )
 
     def _changed(self, request: DeleteRequest) -> dict[str, str]:
-        """The objects of the collector's mark that changed since the approved mark listed them, with why."""
+        """The objects of the collector's mark that changed since the approved mark listed them, and why."""
         changed: dict[str, str] = {}
         for part in request.parts:
             request.keep()
@@ -179,7 +179,7 @@ class OfficialSweeper:
     def _have_marked(self, request: DeleteRequest) -> None:
         """Runs the collector to mark, and checks that its mark names only approved objects."""
         for run_id in noted_runs(self._store, self._mark.mark_id):
-            self._retract(UnifiedRun(run_id))  # of a run that was killed before it could
+            self._retract(UnifiedRun(run_id))  # left by a run that was killed before it could do so
         before = set(collector_runs(self._site))
         try:
             self._collector.run(self._job(), keep=request.keep, stop=self._ports.stop)
@@ -224,7 +224,7 @@ class OfficialSweeper:
                 f"the official collector would delete {count_of(len(foreign), 'object')} outside the approved"
                 f" mark, such as {min(foreign)}",
                 where=self._where,
-                hint="Run `lakeplan sweep mark` again and compare, or use sweep.engine: builtin.",
+                hint="Run `lakeplan sweep mark` again and compare the marks, or use sweep.engine: builtin.",
             )
         return named
 
@@ -246,7 +246,7 @@ class OfficialSweeper:
             try:
                 self._collector.run(self._job(run.run_id), keep=request.keep, stop=self._ports.stop)
             except LakeplanError as error:
-                # Some objects may be gone: the next run sweeps the same mark to its end.
+                # Some objects may be gone already. The next run finishes the sweep of the same mark.
                 return RoundEnd((), _problem_of(error))
         return self._record_all(request, STILL_THERE)
 
@@ -291,11 +291,11 @@ class OfficialSweeper:
         where = f"{self._store.url}/{run.summary_key}"
         summary = read_summary(self._store.read(run.summary_key), name=where)
         if not summary.success:
-            raise FormatError("is the report of a run that failed", where=where, hint=MARK_AGAIN)
+            raise FormatError("the report is of a run that failed", where=where, hint=MARK_AGAIN)
         named = frozenset(address for data in self._files(run) for address in data)
         if len(named) != summary.objects:
             raise FormatError(
-                f"states {count_of(summary.objects, 'object')}, but its files list {len(named):,}",
+                f"the report states {count_of(summary.objects, 'object')}, but its files list {len(named):,}",
                 where=where,
                 hint=MARK_AGAIN,
             )
@@ -309,7 +309,7 @@ class OfficialSweeper:
                 yield read_deleted(self._store.read(stored.key), name=name)
             elif _is_data(stored.key.removeprefix(folder)):
                 raise FormatError(
-                    "is in the collector's mark, and Spark would read it despite its name",
+                    "the file is in the collector's mark, and Spark would read it despite its name",
                     where=name,
                     hint=MARK_AGAIN,
                 )

@@ -105,7 +105,7 @@ class Site:
     other_servers: tuple[tuple[ServerConfig, LakeFSReader], ...] = ()
     """The tree's other servers that answered."""
     unread_servers: Mapping[str, str] = field(default_factory=dict)
-    """The other servers that did not answer, with why."""
+    """The other servers that did not answer, and why."""
     overrides: tuple[Override, ...] = ()
     """All overrides of the tree."""
     refs: RefsMemory = field(default_factory=RefsMemory, compare=False, repr=False)
@@ -116,7 +116,7 @@ class Site:
 
 
 OtherServers = tuple[list[tuple[ServerConfig, LakeFSReader, list[Neighbour]]], dict[str, str]]
-"""The tree's other servers with their repositories, and those that did not answer, with why."""
+"""The tree's other servers with their repositories, and the servers that did not answer, with the reasons."""
 
 
 def open_site(
@@ -175,7 +175,7 @@ def other_servers(server: ServerConfig, tree: DesiredTree, ports: SweepPorts) ->
 def select(
     tree: DesiredTree, selection: Selection, ports: SweepPorts
 ) -> tuple[list[DesiredRepository], dict[str, LakeplanError]]:
-    """The selected repositories of the tree, and those whose server does not answer, with why. Raises
+    """The selected repositories of the tree, and those whose server does not answer, with the reasons. Raises
     UsageError when none is selected."""
     wanted: list[DesiredRepository] = []
     failed: dict[str, LakeplanError] = {}

@@ -46,15 +46,15 @@ COPIES_AT_ONCE = 50_000
 KEEP = timedelta(minutes=1)
 """The time between two renewals of the lease."""
 NAMED = 100
-"""Failures that the document names. All are counted."""
+"""The most failures that the document names. All are counted."""
 NEEDED = "needed again, but no longer at its address"
 YOUNG = "not old enough"
 NOT_NAMED = "not named by the mark"
 NOT_TRIED = "not tried: the purge stopped before it reached this copy"
 STILL_THERE = "still exists after it was deleted"
-SLOW = "inspecting the repository took longer than ten minutes: nothing was deleted by that inspection"
+SLOW = "inspecting the repository took longer than ten minutes, so nothing was deleted after that inspection"
 NONE_DELETED = "the store deleted no copy within ten minutes"
-SET_BACK = "this machine's clock was set back: nothing was deleted by the last inspection"
+SET_BACK = "this machine's clock was set back, so nothing was deleted after the last inspection"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def list_quarantines(site: Site, *, older_than: datetime) -> list[Quarantine]:
 
 
 def unrecorded_purges(site: Site, state: StateReader) -> list[Quarantine]:
-    """The empty quarantines of which a purge did not record that it deleted the last copy."""
+    """The empty quarantines for which no purge recorded that it deleted the last copy."""
     begun = sorted(mark_id for mark_id, sweep in read_sweeps(state, site.key).items() if sweep.purging)
     copies = {mark_id: site.store.list_objects(f"{QUARANTINE_PREFIX}{mark_id}/") for mark_id in begun}
     return [
@@ -99,12 +99,12 @@ def record_empty(quarantine: Quarantine, ports: SweepPorts, run: Run) -> None:
 
 
 def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: datetime) -> PurgedRow:
-    """Deletes the copies of one quarantine that nothing needs, and returns what became of all of them by what
+    """Deletes the copies of one quarantine that nothing needs. Returns what became of all its copies, by what
     is stored afterwards. Keeps copies that were written after ``older_than``, or less than
     ``sweep.quarantine_age`` ago.
 
-    Raises LakeplanError, without deleting anything, when the sweep may not have ended, when objects of it are
-    needed again, and for anything that makes an inspection unsafe.
+    Raises LakeplanError, without deleting anything, when the sweep may not have ended, when objects that it
+    moved are needed again, and for anything that makes an inspection unsafe.
     """
     site, mark_id = quarantine.site, quarantine.mark_id
     if ports.stop():
@@ -155,7 +155,7 @@ class _End:
 
 
 class _TooOld(Exception):
-    """The inspection is too old to delete by it, or a signal stopped the purge."""
+    """The inspection is too old to delete anything, or a signal stopped the purge."""
 
 
 @dataclass
@@ -192,7 +192,7 @@ class _Purge:
         return self._ended()
 
     def _round(self) -> None:
-        """Deletes by one inspection, until it is too old."""
+        """Deletes copies after one inspection, until the inspection is too old."""
         needed = needed_now(self._site, self._mark, self._ports, now=self._clocks.earliest, keep=self._keep)
         until, self._last = needed.inspected_at + ROUND, needed.inspected_at
         self._problem = self._too_old(until, SLOW)
@@ -201,8 +201,8 @@ class _Purge:
             self._left = self._delete(self._unneeded(some, needed.addresses), until) + others
 
     def _too_old(self, until: datetime, why: str = NONE_DELETED) -> str:
-        """Return why the inspection is too old to delete by it: ``why``, or that the clock was set back. Else
-        ""."""
+        """Return why the inspection is too old to delete anything: ``why``, or that the clock was set back.
+        Else ""."""
         if (now := self._ports.now()) < self._last:
             return SET_BACK  # until the next inspection
         self._last = now

@@ -235,7 +235,7 @@ def load_known(site: Site, mark: Mark) -> KnownAtMark:
     key = mark_prefix(mark.mark_id) + KNOWN_FILE
     data = site.store.read(key)
     if hashlib.sha256(data).hexdigest() != mark.seen_sha256:
-        raise StalePlan("differs from what the mark wrote", where=f"{site.store.url}/{key}", hint=MARK_AGAIN)
+        raise StalePlan("the file changed since the mark", where=f"{site.store.url}/{key}", hint=MARK_AGAIN)
     what, where = "the list of metaranges that the mark read", f"{site.store.url}/{key}"
     record = records.read_record(data, _SEEN, what=what, where=where, hint=MARK_AGAIN)
     return KnownAtMark(
@@ -308,7 +308,7 @@ _SUMMARY = records.record(
 
 
 def _run_id(value: Any, name: str) -> None:
-    """It becomes part of keys."""
+    """The id of a run. It becomes part of keys."""
     records.text(value, name)
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", value):
         raise records.WrongShape(f"{name} is not the id of a run")

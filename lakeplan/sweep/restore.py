@@ -50,17 +50,17 @@ from lakeplan.values.units import count_of
 RESTORE_FORMAT: Final = "lakeplan.restore/v1"
 THREADS = 16
 KEYS_A_LEASE = 5_000
-"""Copies that are requested together. The lease is renewed before."""
+"""Copies that are requested together. The lease is renewed before each such group."""
 KEEP = timedelta(minutes=1)
 """The time between two renewals of the lease."""
 PATHS_NAMED = 10
-"""Paths of an object in a mark."""
+"""The most paths of an object in a mark."""
 FEW = 1_000
 """Up to this many copies are requested one by one instead of listed."""
-CONFLICT = "another object was written there during the restore"
-UNKNOWN = "the store did not confirm that it was restored"
+CONFLICT = "another object was written to the address during the restore"
+UNKNOWN = "the store did not confirm the restore"
 NAMED = 100
-"""Failures that the document names. All are counted."""
+"""The most failures that the document names. All are counted."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def restore(
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
         try:
             site.store.put(key, json_line(document))
-        except StorageError as error:  # what came back must still be reported
+        except StorageError as error:  # the restored objects must still be reported
             unrecorded = f"the namespace has no record of this restore ({error.message})"
             document["note"] = "; ".join(text for text in (document["note"], unrecorded) if text)
         return document

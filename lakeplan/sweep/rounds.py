@@ -35,8 +35,8 @@ class Workers(Protocol):
     def run(
         self, shares: Sequence[Sequence[Part]], work: DeleteRequest
     ) -> Iterable[PartResult | LakeplanError]:
-        """Runs ``sweep_parts`` for every share. When it returns or raises, no worker deletes any more. Raises
-        SweepStopped when the workers themselves fail, which may happen after ``cancel``."""
+        """Runs ``sweep_parts`` for every share. When it returns or raises, no worker deletes any more.
+        Raises SweepStopped when the workers themselves fail, which may happen after ``cancel``."""
 
     def cancel(self) -> None:
         """Stops the workers, from another thread. The next run continues the parts that they began."""

@@ -43,7 +43,7 @@ def backoff_seconds(
     failures: int, jitter: float, *, least: float = MIN_BACKOFF_SECONDS, most: float = MAX_BACKOFF_SECONDS
 ) -> float:
     """The wait in seconds after this many consecutive failures (1 or more). Each failure doubles the wait,
-    and ``jitter``, a random number in [0, 1), subtracts up to half, so that workers do not return at once."""
+    and ``jitter``, a random number in [0, 1), subtracts up to half, so that workers do not retry together."""
     doubled = min(most, least * 2.0 ** min(failures - 1, 30))
     return doubled * (0.5 + jitter / 2)
 
@@ -128,7 +128,7 @@ _UNKNOWN_TO_IT = {
     MarkClass.PROTECTED: "protected by a tag, a hold or another repository",
     MarkClass.UNCERTAIN_ADDRESS: "that an address in an unusual spelling may refer to",
     MarkClass.NEAR_LIMIT: "near a cutoff (sweep.margin)",
-    MarkClass.NEVER_COMMITTED: "never committed, and sweep.never_committed is keep",
+    MarkClass.NEVER_COMMITTED: "that were never committed (sweep.never_committed is keep)",
 }
 
 
@@ -139,7 +139,7 @@ def check_engine(settings: SweepSettings, where: str) -> None:
     for key, value in settings_row(settings).items():
         if why := unknown_to_official(key, value):
             raise UsageError(
-                f"the official collector does not support sweep.{key}: {value}: {why}",
+                f"the official collector does not support sweep.{key}: {value}, because {why}",
                 where=where,
                 hint="Use sweep.engine: builtin.",
             )
@@ -200,8 +200,8 @@ class Place:
         if len(self.parts) == len(other.parts):
             return "has the same storage namespace"
         if len(self.parts) < len(other.parts):
-            return "has its storage namespace inside this one"
-        return "has a storage namespace that contains this one's"
+            return "has its storage namespace inside this repository's"
+        return "has a storage namespace that contains this repository's"
 
 
 def overlapping(

@@ -57,14 +57,14 @@ ROUND = timedelta(minutes=10)
 """The longest time between two inspections."""
 MAX_SAVED = 1_000_000
 """When more objects are needed again, the mark no longer describes the repository."""
-HELD_AGAIN = "something holds it again"
+HELD_AGAIN = "something needs it again"
 NO_PART_BEGUN = (
     "no part finished in this round: the workers' clocks may be more than ten minutes ahead of this machine's"
 )
-SLOW_LOOK = "the inspection took longer than ten minutes, so nothing was deleted by it"
-UNLISTED = "never committed, and what branches need could not be listed"
-NEVER_NOW = "never committed, and sweep.never_committed of the tree is keep now"
-SEEN_ONCE = "never committed, and inspected only once: sweep.settle has not passed"
+SLOW_LOOK = "the inspection took longer than ten minutes, so nothing was deleted after it"
+UNLISTED = "never committed, and the objects that branches need could not be listed"
+NEVER_NOW = "never committed, and sweep.never_committed is now keep in the tree"
+SEEN_ONCE = "never committed, and not inspected again after sweep.settle yet"
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ class _Runner:
         return [part for part, name in parts if self._done.get(name, -1) < self._again.get(name, 0)]
 
     def ended(self, stored: StoredMark, approval: Approval | None, settings: SweepSettings) -> SweepEnd:
-        """The objects that are left, and how many of the deleted ones are held, as of now."""
+        """The objects that are left, and how many of the deleted ones are needed, as of now."""
         self.read_records()
         never = [part for part in self._mark.marked.going if part_id(part.name) not in self._done]
         pending = Amount(sum(part.rows for part in never), sum(part.size_bytes for part in never))
@@ -348,7 +348,7 @@ class _Runner:
     def round(self, left: list[Part]) -> RoundEnd:
         """Inspects the repository, then deletes until ten minutes have passed since the inspection began."""
         saved, never, looked_at = self._inspect(left)
-        self._keep()  # another run may have taken the lease over, and ended
+        self._keep()  # another run may have taken over the lease and ended
         self.inspections += 1
         now = self._ports.now()
         # A clock that was set back meanwhile does not make the inspection newer.
@@ -399,16 +399,16 @@ class _Runner:
             return 0
         held, never, _ = self._inspect(list(self._mark.marked.going))
         if never.startswith(UNLISTED):
-            raise LakeplanError(never, where=self._site.key)
+            raise LakeplanError(f"some deleted objects were {never}", where=self._site.key)
         gone = {address: size for address, size in deleted(self._site, self._mark) if address in held}
         there = self._site.store.find(sorted(gone))
         # An object of another size at the address is not the one that is needed.
         return sum(address not in there or there[address].size != size for address, size in gone.items())
 
     def _inspect(self, left: list[Part]) -> tuple[Mapping[str, str], str, datetime]:
-        """The addresses that something needs, with why; why no object that was never committed may be
-        deleted, or ""; and when the inspection of the repository itself began. Other repositories are read
-        before that, because they may take long."""
+        """The addresses that something needs, and why; why no object that was never committed may be deleted,
+        or ""; and when the inspection of the repository itself began. Other repositories are read before
+        that, because reading them may take long."""
         site, mark = self._site, self._mark
         foreign = all_others(site, keep=self._keep)
         looked_at, self._looked = self._ports.now(), time.monotonic()

@@ -100,7 +100,7 @@ class MarkReport:
 
 
 def _code_of_all(codes: Iterable[int]) -> int:
-    """The exit code if everything failed: the one that all errors have, or that of an error."""
+    """The exit code if everything failed: the code that all errors share, or else ``ERROR``."""
     distinct = {*codes}
     return distinct.pop() if len(distinct) == 1 else ExitCode.ERROR
 
@@ -364,8 +364,8 @@ def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
         return ""
     number = mark.to_delete.objects
     return (
-        f"awaiting approval: {count_of(number, 'object')} would be deleted; the plan showed"
-        f" {number - others:,} of {number:,}. `lakeplan plan --backlog` shows what had expired before"
+        f"awaiting approval: {count_of(number, 'object')} would be deleted, but the plan showed only"
+        f" {number - others:,} of them. `lakeplan plan --backlog` also shows objects that had expired before"
     )
 
 
@@ -385,7 +385,7 @@ def _sweep_one(
         approve(site, stored, ports.state, run, reason=REASON, overrides=overrides, automatic=True)
         opens = window(stored.mark, site.desired.sweep.settle_seconds).opens
         if ports.now() < opens:
-            return f"approved; run `lakeplan sweep run` from {opens:%Y-%m-%d %H:%M} UTC, when it has settled"
+            return f"approved; the rules settle at {opens:%Y-%m-%d %H:%M} UTC: run `lakeplan sweep run` then"
         swept = run_sweep(site, stored, ports, run)
         return finish(site, swept, ports, run, run_id=official_id)
     except LakeplanError as error:
@@ -394,7 +394,7 @@ def _sweep_one(
 
 _log = logging.getLogger(__name__)
 NAMED = 5
-"""Repositories that a message names."""
+"""The most repositories that a message names."""
 
 
 @dataclass(frozen=True)
@@ -457,7 +457,7 @@ def _not_of(
 ) -> str:
     """Return why a record is not of a mark of this repository, or ""."""
     if mark.mark_id != mark_id or mark.key != desired.key:
-        return f"it is mark {mark.mark_id} of {mark.key}"
+        return f"the record is of mark {mark.mark_id} of {mark.key}"
     if mark.endpoint_url != server.endpoint_url:
         return f"the mark was made at {mark.endpoint_url}"
     if mark.storage_namespace != repository.storage_namespace:

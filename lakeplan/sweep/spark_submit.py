@@ -1,8 +1,8 @@
 """Runs lakeFS's garbage collection job with ``spark-submit``: its settings and credentials.
 
 Credentials are passed in a properties file of mode 0600, in a folder of mode 0700 that is removed when the
-job ends. The command line has no secrets, and the job's environment gets no more of them. Secrets in the
-job's output are replaced before it is shown or logged.
+job ends. No secrets are on the command line or added to the job's environment. Secrets in the job's output
+are replaced before it is shown or logged.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ StorageAccess = S3Access | AzureAccess
 def properties(
     job: CollectorJob, lakefs: LakefsAccess, storage: StorageAccess, conf: Mapping[str, str]
 ) -> dict[str, str]:
-    """All settings of one run. lakeplan's override ``conf``, a person's own. Raises UsageError for those that
-    ``check_conf`` refuses."""
+    """All settings of one run. lakeplan's settings override ``conf``, the person's own. Raises UsageError for
+    settings that ``check_conf`` refuses."""
     check_conf(conf)
     marks = not job.mark_id
     ours = {
@@ -321,7 +321,9 @@ def _account_key(location: AzureLocation, environ: Mapping[str, str]) -> str:
     named = fields.get("AccountName") or environ.get("AZURE_STORAGE_ACCOUNT", "").strip()
     if named and named != location.account:
         raise CredentialsError(
-            "the Azure credentials belong to another account", where=location.url, hint="Nothing was sent."
+            f"the Azure credentials belong to account {named}",
+            where=location.url,
+            hint=f"Set credentials for account {location.account}. Nothing was sent.",
         )
     return fields.get("AccountKey", "") or environ.get("AZURE_STORAGE_KEY", "").strip()
 
@@ -408,7 +410,9 @@ class SparkSubmit:
                 errors="replace",
             )
         except OSError as error:
-            raise LakeplanError(f"spark-submit does not start: {error.strerror}", where=command[0]) from None
+            raise LakeplanError(
+                f"the program cannot be started: {error.strerror}", where=command[0]
+            ) from None
         lines: deque[str] = deque(maxlen=LINES)
         reader = threading.Thread(target=self._listen, args=(process.stdout, lines), daemon=True)
         reader.start()
@@ -423,7 +427,7 @@ class SparkSubmit:
             raise LakeplanError(
                 f"the official collector exited with code {code}",
                 where=command[0],
-                hint="its output:\n" + "\n".join(f"  {line}" for line in _fault_lines(list(lines))),
+                hint="Read its output:\n" + "\n".join(f"  {line}" for line in _fault_lines(list(lines))),
             )
 
     def _listen(self, output: IO[str] | None, lines: deque[str]) -> None:
@@ -571,7 +575,7 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise LakeplanError(
-            f"cannot be read: {error.strerror}",
+            f"the file cannot be read: {error.strerror}",
             where=str(path),
-            hint="Make it readable. The official collector reads it too.",
+            hint="Make it readable, because the official collector reads it too.",
         ) from None

@@ -27,7 +27,7 @@ from lakeplan.values.sweep import Part, Status, deleted_classes
 MOST_MARKS = 20
 """The marks of a repository that are searched, newest first."""
 MOST_PARTS = 500
-"""The files that are read, of all marks together."""
+"""The most files that are read, in all marks together."""
 
 
 def trace(

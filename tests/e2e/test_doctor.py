@@ -139,7 +139,7 @@ def it_says_what_is_wrong_with_a_tree(ready):
 def it_starts_spark(ready):
     result = ready.lakeplan("doctor", "--target", "nothing")
     assert result.code == 0, result.out
-    assert "a Python worker answers" in " ".join(result.out.split())
+    assert "a Python worker responds" in " ".join(result.out.split())
 
 
 def it_says_how_to_get_java(ready, monkeypatch):

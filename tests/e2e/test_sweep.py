@@ -143,7 +143,7 @@ class DescribeWithoutJava:
         mark = site.mark("--log-level", "info")
         assert mark["runner"] == {"name": "local", "reason": mark["runner"]["reason"]}
         assert "entries" in mark["runner"]["reason"]
-        assert site.sweep(mark["mark_id"])["runner"] == {"name": "local", "reason": "it reads no entries"}
+        assert site.sweep(mark["mark_id"])["runner"] == {"name": "local", "reason": "no entries are read"}
 
     @pytest.mark.parametrize("chosen", [("--runner", "spark"), ("--master", "local[2]"), ()])
     def it_never_uses_another_runner_than_was_asked_for(
@@ -626,7 +626,7 @@ class DescribeApplyWithSweep:
         plan = site.world.plan_file("without-backlog.json")
         result = site.world.lakeplan("apply", str(plan), "--sweep")
         assert result.code == 0, result.err
-        assert "the plan showed 0 of 2." in " ".join(result.out.split())
+        assert "the plan showed only 0 of them." in " ".join(result.out.split())
         assert site.data() == before
 
 

@@ -54,11 +54,11 @@ def it_says_in_one_line_how_to_get_java(
 @pytest.mark.parametrize(
     ("spark", "java", "said", "hint"),
     [
-        ("4.0.1", "11.0.2", "Java is too old: this is Java 11", "Spark 4.0 needs Java 17 or later"),
+        ("4.0.1", "11.0.2", "Java 11 is too old for Spark", "Spark 4.0 needs Java 17 or later"),
         ("4.3.0", "25", None, None),
         ("3.5.9", "1.8.0_402", None, None),
         ("3.5.9", "11.0.2", None, None),
-        ("3.5.9", "25", "Java is too new: this is Java 25", "Spark 3.5 needs Java 8 to 17"),
+        ("3.5.9", "25", "Java 25 is too new for Spark", "Spark 3.5 needs Java 8 to 17"),
     ],
 )
 def it_says_which_java_each_spark_needs(

@@ -99,7 +99,7 @@ def it_refuses_what_the_collector_cannot_open_azure_with(environ: dict[str, str]
     ],
 )
 def it_sends_no_key_of_another_azure_account(environ: dict[str, str]) -> None:
-    with pytest.raises(CredentialsError, match="another account") as refused:
+    with pytest.raises(CredentialsError, match="account other") as refused:
         azure(environ)
     assert "key==" not in str(refused.value)
 

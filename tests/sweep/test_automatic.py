@@ -66,7 +66,7 @@ def it_waits_for_a_person_when_one_object_was_not_named(
     }[other]
     end = automatic(world, shown)
     shown_of_them = len(expired) - 1 if other == "all but one" else 0
-    assert f"; the plan showed {shown_of_them} of 2." in end.waiting[KEY]
+    assert f", but the plan showed only {shown_of_them} of them." in end.waiting[KEY]
     assert end.swept == []
     assert expired <= repo.stored()
 

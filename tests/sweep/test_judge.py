@@ -280,7 +280,7 @@ class DescribeJudgingAgain:
         with pytest.raises(GateRefused) as caught:
             again(approval(), site(low))
         assert caught.value.hint == (
-            "Approve it again with --allow expired-bytes at a terminal,"
+            "Approve the mark again with --allow expired-bytes at a terminal,"
             " or list the gate under overrides in the tree."
         )
 

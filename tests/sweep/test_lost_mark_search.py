@@ -158,8 +158,8 @@ def it_searches_only_repositories_that_the_tree_names_and_the_server_has(case: C
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"mark_id": "m2"}, "it is mark m2 of prod/lake"),
-        ({"key": "prod/other"}, "it is mark m1 of prod/other"),
+        ({"mark_id": "m2"}, "the record is of mark m2 of prod/lake"),
+        ({"key": "prod/other"}, "the record is of mark m1 of prod/other"),
         ({"endpoint_url": "http://dev"}, "the mark was made at http://dev"),
         ({"storage_namespace": "s3://old"}, "the mark was made in the namespace s3://old"),
         ({"repository_created": 16}, "the repository was deleted and created again since"),

@@ -142,7 +142,7 @@ class DescribeCosts:
         young.upload("a.bin", b"young")
         world.lake.handle.faults.forget()
         report = world.mark_all()
-        assert report.skipped == {"prod/repo9": "no object in it is older than 1d"}
+        assert report.skipped == {"prod/repo9": "no object is older than 1d"}
         assert report.exit_code == 0
         paths = [one.path for one in world.lake.handle.faults.requests]
         assert not [path for path in paths if "dump" in path or "metadata" in path or "/gc/" in path]

@@ -243,8 +243,8 @@ def folders(root: Path) -> Callable[[ServerConfig, Repository], Any]:
     ("link", "target", "how"),
     [
         ("alias", "lake", "has the same folder under another path"),
-        ("alias", "lake/data", "has its folder inside this one's"),
-        ("alias", ".", "has a folder that contains this one's"),
+        ("alias", "lake/data", "has its folder inside this repository's folder"),
+        ("alias", ".", "has a folder that contains this repository's folder"),
         ("alias", "other", ""),
     ],
 )
@@ -274,7 +274,7 @@ def it_refuses_a_namespace_below_its_data_that_nobody_lists(
     folder = repo.folder / inner / "_lakefs"
     folder.mkdir(parents=True)
     (folder / "dummy").write_bytes(b"")
-    with pytest.raises(FormatError, match=f"inside this one, at {inner}"):
+    with pytest.raises(FormatError, match=f"inside this repository's, at {inner}"):
         world.mark()
 
 
@@ -290,7 +290,7 @@ def it_refuses_a_folder_inside_a_namespace_that_no_url_shows(
         repo.folder.symlink_to(outer / "inner")
     world.mark()  # an empty folder is no namespace
     (outer / "_lakefs" / "dummy").write_bytes(b"")
-    with pytest.raises(LakeplanError, match=f"namespace at {outer}, which contains this one's"):
+    with pytest.raises(LakeplanError, match=f"namespace at {outer}, which contains this repository's"):
         world.mark()
 
 

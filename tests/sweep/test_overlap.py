@@ -20,8 +20,8 @@ def how(own: str, other: str) -> str:
 
 
 EQUAL = "has the same storage namespace"
-INSIDE = "has its storage namespace inside this one"
-CONTAINS = "has a storage namespace that contains this one's"
+INSIDE = "has its storage namespace inside this repository's"
+CONTAINS = "has a storage namespace that contains this repository's"
 
 
 @pytest.mark.parametrize(

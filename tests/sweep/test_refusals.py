@@ -133,7 +133,7 @@ class DescribeMarking:
         ("namespace", "how"),
         [
             ("local://repo1/", "the same storage namespace"),
-            ("local://repo1/data/inner", "inside this one"),
+            ("local://repo1/data/inner", "inside this repository's"),
             ("local://outer", ""),
         ],
     )
@@ -484,7 +484,7 @@ class DescribeRunning:
     ) -> None:
         path = repo.folder / mark_prefix(mark.mark_id) / KNOWN_FILE
         path.write_bytes(path.read_bytes() + b"\n")
-        with pytest.raises(StalePlan, match="differs from what the mark wrote"):
+        with pytest.raises(StalePlan, match="changed since the mark"):
             world.run(mark)
         assert untouched()
 
@@ -584,7 +584,7 @@ class DescribeRunning:
         self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool]
     ) -> None:
         world.lake.repository("nested", "local://repo1/data/nested")
-        with pytest.raises(LakeplanError, match="inside this one"):
+        with pytest.raises(LakeplanError, match="inside this repository's"):
             world.run(mark)
         assert untouched()
 

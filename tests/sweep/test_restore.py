@@ -602,16 +602,16 @@ class DescribeAStoreThatFails:
                 finds.append(args)
 
         case.store.before = fail
-        assert case.restore()["failures"] == {
-            "data/a": "no network; the store did not confirm that it was restored"
-        }
+        assert case.restore()["failures"] == {"data/a": "no network; the store did not confirm the restore"}
 
     def it_counts_a_copy_as_failed_when_another_object_was_there_and_is_gone(self, case: Case) -> None:
         case.copies("data/a")
         case.store.before = raising(WriteConflict("taken"), on="copy")
         document = case.restore()
         assert (document["restored"], document["already_there"], document["failed"]) == (0, 0, 1)
-        assert document["failures"] == {"data/a": "another object was written there during the restore"}
+        assert document["failures"] == {
+            "data/a": "another object was written to the address during the restore"
+        }
 
     def it_names_some_failures_and_counts_all(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "KEYS_A_LEASE", 60)

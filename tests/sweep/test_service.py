@@ -628,7 +628,7 @@ class DescribeSweepingAutomatically:
         automatic.shown = shown
         waits = automatic.sweep()
         assert "awaiting approval: 2 objects" in waits
-        assert f"the plan showed {count} of 2." in waits
+        assert f"the plan showed only {count} of them." in waits
         assert automatic.done == []
 
     def it_approves_a_mark_that_has_not_settled_and_does_not_sweep_it(self, automatic: Automatic) -> None:

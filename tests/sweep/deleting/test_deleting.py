@@ -64,11 +64,11 @@ def it_notes_that_a_part_is_begun_before_the_first_deletion_and_writes_its_end_l
 
 
 def it_saves_what_something_holds_again(sweep: Sweep) -> None:
-    sweep.saved = {"data/b": "something holds it again", "data/elsewhere": "no part of this"}
+    sweep.saved = {"data/b": "something needs it again", "data/elsewhere": "no part of this"}
     sweep.mark(["data/a", "data/b"])
     (end,) = ends(sweep.run())
     assert end.amounts == {Status.DELETED: Amount(1, 1), Status.SAVED: Amount(1, 1)}
-    assert end.reasons == {"saved: something holds it again": 1}
+    assert end.reasons == {"saved: something needs it again": 1}
     assert sweep.there() == {"data/b"}
 
 
@@ -244,7 +244,7 @@ def it_deletes_nothing_of_a_part_that_names_what_may_never_go(
     monkeypatch.setattr(deleting, "read_part", lambda *_, **__: rows)
     (error,) = sweep.run()
     assert isinstance(error, FormatError)
-    assert error.message == "lists something that a sweep may never delete"
+    assert error.message == "the part lists a key that no sweep may delete"
     assert error.where.endswith(MARK_PREFIX + sweep.parts[0].name)
     assert sweep.there() == {"data/a", "data/b"}
 
@@ -407,7 +407,7 @@ class DescribeAStoreThatFails:
 
         (end,) = ends(sweep.run(Silent(sweep.store)))
         assert end.amounts == {Status.DELETED: Amount(1, 1), Status.FAILED: Amount(1, 1)}
-        assert end.reasons == {"failed: the store did not report a result for it": 1}
+        assert end.reasons == {"failed: the store did not report a result for this object": 1}
 
     @pytest.mark.parametrize("count", [1, SAMPLE])
     def it_asks_for_all_of_a_part_that_is_no_larger_than_a_sample(self, sweep: Sweep, count: int) -> None:
