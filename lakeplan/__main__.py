@@ -1,6 +1,6 @@
 """The ``lakeplan`` command.
 
-Nothing is imported from the current folder, whose files may be a stranger's. ``python -m lakeplan`` looks
+Nothing is imported from the current folder, whose files may be untrusted. ``python -m lakeplan`` looks
 there before this line runs, so it cannot protect itself: use the ``lakeplan`` command, or
 ``python -P -m lakeplan``.
 """

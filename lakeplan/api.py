@@ -110,8 +110,9 @@ def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
     """
     servers = loaded.servers_of(repository)
     if len(servers) != 1:
-        what = "the tree has no entry for it" if not servers else f"it is on {', '.join(servers)}"
-        raise UsageError(f"{repository!r}: {what}", hint="Write a name, or server/name.")
+        several = f"{repository!r} is on several servers: {', '.join(servers)}"
+        message = several if servers else f"the tree has no entry for {repository!r}"
+        raise UsageError(message, hint="Use a name, or server/name.")
     name = repository.rpartition("/")[2]
     repository_config = loaded.find(servers[0], name)
     assert repository_config is not None  # an entry names it
@@ -120,7 +121,7 @@ def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
 
 def rules_of(desired: DesiredRepository, branches: Iterable[str] = ()) -> GcRules | None:
     """The rules that a plan would set, patterns expanded over ``branches``. None where the tree does not
-    manage them, or clears them (``desired.gc`` tells which)."""
+    manage them, or clears them (``desired.gc`` says which)."""
     return expand(desired.gc, branches).rules if isinstance(desired.gc, GcDesired) else None
 
 
@@ -177,8 +178,8 @@ def read_refs(namespace: str, *, endpoint_url: str | None = None, region: str | 
 def read_entries(
     namespace: str, commit: Commit, *, endpoint_url: str | None = None, region: str | None = None
 ) -> Iterator[Entry]:
-    """The objects of a commit, in the order of their paths: its metarange, then range by range. Reads each
-    file whole and verifies it. Raises StorageError and FormatError."""
+    """The objects of a commit, in the order of their paths: its metarange, then range by range. Reads and
+    verifies each file completely. Raises StorageError and FormatError."""
     if not commit.meta_range_id:
         return
     reader = open_namespace(namespace, endpoint_url=endpoint_url, region=region)
@@ -203,7 +204,7 @@ def objects_path(path: Path | str) -> Path:
 
 
 def read_plan(path: Path | str) -> Plan:
-    """A plan file that ``lakeplan plan --out FILE`` wrote, with the file beside it where there is one.
+    """A plan file that ``lakeplan plan --out FILE`` wrote, with the file beside it if there is one.
 
     Raises LakeplanError that names the file when it cannot be read, was edited, or is of another version.
     """
@@ -217,7 +218,7 @@ def read_plan(path: Path | str) -> Plan:
         raise LakeplanError(
             f"cannot read the plan: {reason}",
             where=str(path),
-            hint="Run `lakeplan plan --out FILE` to make one.",
+            hint="Run `lakeplan plan --out FILE` to create one.",
         ) from None
     plan = load_plan(text, where=str(path), problem=_problem)
     return _with_objects(plan, objects_path(path)) if needs_objects_file(plan) else plan

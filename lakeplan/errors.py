@@ -21,10 +21,10 @@ The tree, with the exit code of each class that sets one::
     ├── StorageError                    1   an object store or a folder; names the URL
     │   ├── StorageNotFound
     │   ├── StorageDenied
-    │   ├── StoreBusy                   throttled or failing for now: wait, then the same request again
+    │   ├── StoreBusy                   throttled or failing for now: wait, then repeat the request
     │   └── WriteConflict               5   a conditional put that lost
     ├── LeaseHeld                       5   another writer holds the repository
-    ├── StalePlan                       5   a plan that no longer describes what is there
+    ├── StalePlan                       5   a plan that no longer describes what exists
     ├── GateRefused                     4   a safety gate
     ├── ClockSkew                       1   clocks that differ: ages cannot be judged
     ├── WriteUncertain                  3   a write that may have taken effect, or may still do so
@@ -112,7 +112,7 @@ class CredentialsError(LakeplanError):
 
 
 class FormatError(LakeplanError):
-    """A damaged or foreign file, which ``where`` names. Nothing of it was used."""
+    """A damaged or foreign file, which ``where`` names. Nothing in it was used."""
 
 
 class ServerError(LakeplanError):
@@ -219,7 +219,7 @@ _PASSED_ON = frozenset({408, 502, 504})
 
 
 def may_have_acted(error: LakeplanError) -> bool:
-    """Whether a server may have done what a request asked for although the request failed: there was no
+    """Whether a server may have carried out a request although the request failed: there was no
     answer, the server or a proxy before it failed (5xx), or the status is 408 or 429, which proxies also send
     for requests that they passed on."""
     if isinstance(error, UnexpectedAnswer):

@@ -3,8 +3,8 @@
 ``docs/limits.md`` lists those that a large installation can meet.
 
 Input from a pull request, a server, a store or a cache may be crafted to exhaust the machine that reads it.
-The limits are far above what real repositories need. Beyond one of them reading stops with an error; no
-limit ever shortens an input silently. The values are names of this module, so that tests can lower them.
+The limits are far above what real repositories need. Beyond a limit, reading stops with an error. No limit
+ever shortens an input silently. The values are names of this module, so that tests can lower them.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ PARQUET_ROWS = 5_000_000
 """Servers and lakeplan write at most 1,000,000 rows to a file."""
 PARQUET_FOOTER_BYTES = 16 * MIB
 THRIFT_VALUES = 2_000_000
-"""In a footer. A column of a row group has about 40."""
+"""Values in a footer. A column of a row group has about 40."""
 PAGE_HEADER_VALUES = 100
-"""The header of a page has at most 30."""
+"""Values in the header of a page, which has at most 30."""
 PARQUET_CHUNKS = 100_000
 """Columns of all row groups of a file, each of which takes a kilobyte in memory."""
 PARQUET_PAGES = 200_000
-"""Of one file. Writers begin a new page after 1 MiB or 20,000 rows."""
+"""Pages of one file. Writers begin a new page after 1 MiB or 20,000 rows."""
 PARQUET_COLUMNS = 100
 PARQUET_LISTED = 5_000_000
 """Values in all lists of one file. A part of a mark has 10,000 rows with at most 10 paths each."""
@@ -60,7 +60,7 @@ PARQUET_LISTED = 5_000_000
 JSON_BYTES = 64 * MIB
 """One document from a server or a store."""
 MESSAGE_BYTES = 64 * KIB
-"""An error of a server. A longer one is read to its end and not understood."""
+"""One error of a server. A longer one is read but not parsed."""
 NOTIFICATION_BYTES = 24 * KIB
 NOTIFICATION_ITEMS = 20
 """One notification. Teams accepts 28 KB, Slack 50 blocks."""
@@ -68,7 +68,7 @@ NOTIFICATION_TEXT = 400
 """Characters of one name or text in a notification; the rest is cut off and marked."""
 JSON_DEPTH = 64
 JSON_VALUES = 3_000_000
-"""In memory one may take 200 bytes."""
+"""Values of one document. A value may take 200 bytes of memory."""
 TEXT_BYTES = 256 * MIB
 """One text in memory. One character beyond the Basic Multilingual Plane makes all of them four bytes wide."""
 TREE_FILE_BYTES = 8 * MIB
@@ -110,8 +110,8 @@ YAML_DEPTH = 64
 # Files named on the command line.
 PLAN_BYTES = 128 * MIB
 SHOWN_RECORDS = 10_000_000
-"""Objects and commits that one plan names one by one, 17 bytes each. A repository beyond is not swept without
-a person."""
+"""Objects and commits that one plan names one by one, 17 bytes each. A repository with more is not swept
+without a person."""
 FILE_BYTES = 64 * MIB
 """Rules files, tests, configuration files and any other."""
 
@@ -130,7 +130,7 @@ STORE_PAGES = 20_000_000
 STORE_LISTING_SECONDS = 48 * 3600.0
 """One listing of a store, with what is done with its entries meanwhile."""
 FOLDER_DEPTH = 256
-"""Folders in folders of a namespace on this machine."""
+"""Levels of folders in a namespace on this machine."""
 STORE_VERSIONS = 1_000_000
 """Versions of one object that a deletion of all of them lists."""
 LISTED, LISTED_COMMITS, LISTED_CHANGES = 2_000_000, 5_000_000, 50_000_000
@@ -165,7 +165,7 @@ GIT_SECONDS, GIT_SILENT_SECONDS = 120.0, 5.0
 
 
 class TooLarge(ValueError):
-    """An input is beyond a limit. The message says which, in words that fit behind the input's name."""
+    """An input is beyond a limit. The message says which, in words that fit after the input's name."""
 
 
 def parse_json(

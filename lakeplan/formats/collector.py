@@ -3,7 +3,7 @@ addresses.
 
 A run of uncommitted addresses is the Parquet files that ``prepare_uncommited`` leaves behind:
 ``_lakefs/retention/gc/uncommitted/<run>/uncommitted/<file>``. Run ids are descending xids, so the newest
-run is the smallest. A run has no mark that it is complete, and a run that found nothing may leave no
+run is the smallest. Nothing shows that a run is complete, and a run that found nothing may leave no
 file.
 """
 
@@ -104,10 +104,10 @@ class UnifiedRun:
 
 def read_deleted(data: bytes, *, name: str) -> list[str]:
     """The addresses of one Parquet file of a report, ours or the official collector's. Raises FormatError."""
-    with blame_parquet(name, "is not a report of deleted addresses"):
+    with blame_parquet(name, "the file is not a report of deleted addresses"):
         column = read_parquet(open_parquet(data)).column("address")
         if column.type != pa.string() or column.null_count:
-            raise ValueError("an address is not a text")
+            raise ValueError("an address is not a string")
         addresses: list[str] = column.to_pylist()
     return addresses
 
@@ -138,7 +138,9 @@ def read_summary(data: bytes, *, name: str) -> RunSummary:
             written_by=str(record.get("written_by", "")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError("not the summary of a garbage collection run", where=name, hint=HINT) from error
+        raise FormatError(
+            "the file is not the summary of a garbage collection run", where=name, hint=HINT
+        ) from error
 
 
 _SCHEMA = pa.schema(
@@ -177,20 +179,22 @@ def files_of_run(keys: Iterable[str], run_id: str) -> list[str]:
 def run_time(run_id: str) -> int:
     """Epoch seconds at which a run began, by its id. Raises FormatError for anything but a run id."""
     if not is_xid(run_id):
-        raise FormatError("is not the id of a run", where=run_id, hint=HINT)
+        raise FormatError("this is not the id of a run", where=run_id, hint=HINT)
     return time_of_descending(run_id)
 
 
 def read_uncommitted(data: bytes, *, name: str) -> UncommittedAddresses:
     """The addresses in one file of a run. Raises FormatError naming ``name``."""
-    with blame_parquet(name, "is not a complete Parquet file of uncommitted addresses"):
+    with blame_parquet(name, "the file is not a complete Parquet file of uncommitted addresses"):
         file = open_parquet(data, exact=True)
         columns = read_parquet(file).select(_SCHEMA.names).cast(_SCHEMA)
         addresses, dates = (column.to_pylist() for column in columns.columns)
     if None in addresses:
-        raise FormatError("contains a null address", where=name, hint=HINT)
+        raise FormatError("the file contains a null address", where=name, hint=HINT)
     if len(addresses) != file.metadata.num_rows:
-        raise FormatError("contains a different number of addresses than it states", where=name, hint=HINT)
+        raise FormatError(
+            "the file has a different number of addresses than it states", where=name, hint=HINT
+        )
     return UncommittedAddresses(addresses, dates)
 
 

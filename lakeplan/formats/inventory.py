@@ -49,7 +49,7 @@ def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
     try:
         document = parse_json(data)
         if not isinstance(document, Mapping):
-            raise ValueError("it is not a JSON object")
+            raise ValueError("the manifest is not a JSON object")
         if document.get("fileFormat") != "Parquet":
             raise FormatError(
                 f"the inventory is in {str(document.get('fileFormat'))[:20]}, but only Parquet is supported",
@@ -64,13 +64,13 @@ def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
             raise ValueError("creationTimestamp is not a timestamp")
         files = tuple(_file(item) for item in document.get("files") or ())
         if len({file.key for file in files}) != len(files):
-            raise ValueError("it lists a file twice")
+            raise ValueError("the manifest lists a file twice")
         return Manifest(_text(document, "sourceBucket"), destination[1], int(created) * 1000, files)
     except TooLarge as error:
-        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
+        raise FormatError(f"the manifest exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (ValueError, TypeError) as error:
         raise FormatError(
-            "is not the manifest of an S3 inventory", where=name, hint=HINT, detail=str(error)
+            "the file is not the manifest of an S3 inventory", where=name, hint=HINT, detail=str(error)
         ) from error
 
 
@@ -101,11 +101,11 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
     """
     if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
         raise FormatError(
-            "does not match its checksum in the manifest",
+            "the file does not match its checksum in the manifest",
             where=name,
             hint="Copy the whole inventory again, or use another one.",
         )
-    with blame_parquet(name, "is not a complete Parquet file of an inventory"):
+    with blame_parquet(name, "the file is not a complete Parquet file of an inventory"):
         table = read_parquet(open_parquet(data))
         if len({*table.column_names}) != table.num_columns:
             raise ValueError("two columns have the same name")
@@ -134,7 +134,7 @@ def _current(table: pa.Table, bucket: str) -> pa.Table:
             raise ValueError("a version does not say whether it is the latest")
         table = table.filter(latest)
     elif "version_id" in table.column_names:
-        raise ValueError("it lists versions but does not say which are the latest")
+        raise ValueError("the file lists versions but does not say which are the latest")
     if "is_delete_marker" in table.column_names:
         table = table.filter(pc.invert(pc.fill_null(table["is_delete_marker"].cast(pa.bool_()), False)))
     modified = table["last_modified_date"]

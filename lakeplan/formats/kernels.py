@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 
 SLACK = 64
-"""Bytes behind every buffer, so that words may be read and written over the end."""
+"""Bytes after every buffer, so that words may be read and written past the end."""
 OK, FULL, IRREGULAR = 0, 1, 2
 MAX_BLOCK, MAX_TABLE = 64 << 20, 256 << 20
 RATIO, KEY_RATIO = 32, 64
@@ -58,8 +58,8 @@ _WORDS = types.Array(types.uint64, 1, "A", aligned=False)
 
 @_inner
 def _uvarint(data, at, end):  # type: ignore[no-untyped-def]
-    """The number at ``at`` and the position after it, or position -1 if it is cut or has more than 49
-    bits."""
+    """The number at ``at`` and the position after it, or position -1 if the number is cut off or has more
+    than 49 bits."""
     value = np.int64(0)
     shift = np.int64(0)
     while at < end and shift < 49:
@@ -410,7 +410,7 @@ def decode(source, limit, blocks, buffers, columns):  # type: ignore[no-untyped-
     whether all paths are ASCII).
 
     ``source``, scratch and body of ``buffers`` are bytes, each followed by its words. ``columns`` are places
-    (the begin and end of keys and of addresses in the body), numbers (sizes, kinds and flags) and hashes (of
+    (the start and end of keys and of addresses in the body), numbers (sizes, kinds and flags) and hashes (of
     addresses and of paths). FULL: a buffer is too small; the second number then says how many bytes the
     scratch needs (0: the body was the small one).
     """

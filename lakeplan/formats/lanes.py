@@ -213,7 +213,7 @@ def decode_entries(lanes: Lanes) -> EntryLanes:
 
 
 def _text_sizes(tag: Bytes, number: Ints) -> Ints:
-    """The number of bytes after the number behind each tag. Raises Irregular for an unknown tag."""
+    """The number of bytes after the number that follows each tag. Raises Irregular for an unknown tag."""
     first = tag[0]
     if (tag == first).all():
         if first in _LENGTHS:
@@ -228,7 +228,7 @@ def _text_sizes(tag: Bytes, number: Ints) -> Ints:
 
 
 def _put(values: Ints, wanted: int, tag: Bytes, row: npt.NDArray[np.intp], numbers: Ints) -> None:
-    """Puts the numbers behind the wanted tag into ``values``, by row."""
+    """Puts the numbers after the wanted tag into ``values``, by row."""
     hit = tag == wanted
     if hit.all():
         values[row] = numbers
@@ -257,7 +257,7 @@ def _check_timestamps(array: Bytes, start: Ints, end: Ints) -> None:
 
 
 def _optional(array: Bytes, position: Ints, end: Ints, tag: int) -> tuple[Ints, Ints]:
-    """The number behind ``tag`` where the tag is at ``position``, else 0, and the positions after it."""
+    """The number after ``tag`` where the tag is at ``position``, else 0, and the positions after it."""
     value = np.zeros(position.size, dtype=np.int64)
     position = position.copy()
     present: npt.NDArray[np.intp] = np.flatnonzero((position < end) & (array[position] == tag))

@@ -84,11 +84,11 @@ def read_part(
     ``sha256``."""
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise FormatError(
-            "was changed since the mark: its checksum differs",
+            "the checksum differs, so the part was changed since the mark",
             where=name,
             hint="Run `lakeplan sweep mark` again.",
         )
-    with blame_parquet(name, "is not a Parquet file"):
+    with blame_parquet(name, "the part is not a Parquet file"):
         table = read_parquet(open_parquet(data))
     with blame_parquet(name, "has a text that is not UTF-8"):
         table.validate(full=True)  # pyarrow read it without this check
@@ -110,7 +110,7 @@ def _check_columns(table: pa.Table, columns: Sequence[str], name: str) -> None:
             odd.append(field.name)
     if odd:
         raise FormatError(
-            f"is not a part of a mark: its column {odd[0]} is missing or has another type",
+            f"the file is not a part of a mark: column {odd[0]} is missing or has another type",
             where=name,
             hint=HINT,
         )

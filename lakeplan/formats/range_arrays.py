@@ -80,7 +80,7 @@ def words_of(buffer: Bytes) -> Hashes:
 _DATA = np.frombuffer(DATA_PREFIX.encode(), np.uint8)
 _SLASH, _DOT = b"/."
 SLACK = 64
-"""Bytes behind the last text of a buffer, so that whole words can be read."""
+"""Bytes after the last text of a buffer, so that whole words can be read."""
 _PAIRS = np.frombuffer(b"///.", np.uint16)
 
 
@@ -200,7 +200,7 @@ def _strings(buffer: Bytes, start: Ints, end: Ints) -> pa.Array:
 
 
 def joined(texts: Sequence[bytes]) -> tuple[Bytes, Ints, Ints]:
-    """Texts joined in a buffer, with the begin and end of each."""
+    """Texts joined in a buffer, with the start and end of each."""
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), dtype=np.int64)
     buffer = np.frombuffer(b"".join((*texts, bytes(SLACK))), np.uint8)
     return buffer, np.concatenate((np.zeros(1, np.int64), ends))[:-1], ends

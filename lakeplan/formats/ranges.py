@@ -272,7 +272,7 @@ def metarange_of(table: SSTable, known: KnownRanges | None = None) -> list[Range
             infos.append(info)
         for before, after in pairwise(infos):
             if after.min_key <= before.max_key:
-                raise damaged("its ranges overlap")
+                raise damaged("the ranges overlap")
     return infos
 
 
@@ -290,12 +290,12 @@ def read_table(data: bytes, *, name: str, kind: str, verify_id: str | None) -> S
 def _check_kind(properties: Mapping[str, str], kind: str, name: str) -> None:
     stored = properties.get("type")
     if stored != kind:
-        raise FormatError(f"holds {stored or 'something else'}, not {kind}", where=name, hint=HINT)
+        raise FormatError(f"the file contains {stored or 'other data'}, not {kind}", where=name, hint=HINT)
 
 
 def _check_id(actual: str, wanted: str, name: str) -> None:
     if actual != wanted:
-        raise FormatError(f"its content has the id {actual}, not {wanted}", where=name, hint=HINT)
+        raise FormatError(f"the content has the id {actual}, not {wanted}", where=name, hint=HINT)
 
 
 MAX_RANGE_BYTES = 20 << 20

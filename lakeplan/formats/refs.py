@@ -200,9 +200,9 @@ def read_manifest(data: bytes, *, name: str = "refs_manifest.json") -> RefsDumpI
     try:
         manifest = parse_json(data)
     except ValueError as error:
-        raise FormatError("is not JSON", where=name, hint=HINT, detail=str(error)) from error
+        raise FormatError("the file is not JSON", where=name, hint=HINT, detail=str(error)) from error
     if not isinstance(manifest, dict):
-        raise FormatError("is not a JSON object", where=name, hint=HINT)
+        raise FormatError("the file is not a JSON object", where=name, hint=HINT)
     ids: dict[str, str] = {}
     for key in _KEYS:
         value = manifest.get(key)
@@ -261,7 +261,8 @@ def _read_all(id: str, read: ReadMetadata, entity: EntityName, decode: Callable[
         _expect(table.user_properties, entity, info.id)
         with blame(info.id):
             if len(table) != info.count:
-                raise damaged(f"holds {count_of(len(table), 'record')}, but its metarange says {info.count}")
+                records = count_of(len(table), "record")
+                raise damaged(f"the range has {records}, but its metarange says {info.count}")
             for _, value in table:
                 yield decode(split_value(value)[1])
 
@@ -269,4 +270,6 @@ def _read_all(id: str, read: ReadMetadata, entity: EntityName, decode: Callable[
 def _expect(properties: dict[str, str], entity: str, name: str) -> None:
     stored = properties.get("entity")
     if stored != entity:
-        raise FormatError(f"holds {stored or 'no refs'}, not {entity} records", where=name, hint=HINT)
+        raise FormatError(
+            f"the file contains {stored or 'no refs'}, not {entity} records", where=name, hint=HINT
+        )

@@ -104,7 +104,7 @@ def open_frame(data: bytes) -> Frame:
     if len(data) < FOOTER_SIZE:
         raise damaged(f"{len(data)} bytes are too few for an SSTable")
     if len(data) > limits.TABLE_BYTES:
-        raise damaged(f"it is larger than {limits.size_text(limits.TABLE_BYTES)}")
+        raise damaged(f"the file is larger than {limits.size_text(limits.TABLE_BYTES)}")
     limit = len(data) - FOOTER_SIZE
     meta_handle, index_handle = _read_footer(data[limit:])
     properties = _read_properties(data, meta_handle, limit)
@@ -118,7 +118,7 @@ def _load_all(data: bytes, handles: list[Handle], limit: int) -> Iterator[bytes]
         block = load_block(data, handle, limit)
         total += len(block)
         if total > limits.TABLE_BYTES:
-            raise damaged(f"its blocks are larger than {limits.size_text(limits.TABLE_BYTES)}")
+            raise damaged(f"the blocks are larger than {limits.size_text(limits.TABLE_BYTES)} in total")
         yield block
 
 
@@ -128,7 +128,7 @@ def _part_handles(data: bytes, parts: list[Handle], limit: int) -> Iterator[Hand
         handles = _index_handles(data, part, limit)
         count += len(handles)
         if count > limits.TABLE_RECORDS:
-            raise damaged("its index names more blocks than any file that lakeFS writes")
+            raise damaged("the index names more blocks than any file that lakeFS writes")
         yield from handles
 
 
@@ -136,7 +136,7 @@ def _check_places(handles: list[Handle]) -> None:
     """Checks that blocks follow one another, because an index may name a block many times."""
     for before, after in pairwise(handles):
         if after.offset < before.offset + before.size + TRAILER_SIZE:
-            raise damaged("its index names blocks that overlap")
+            raise damaged("the index names blocks that overlap")
 
 
 def read_records(blocks: Blocks) -> list[tuple[bytes, bytes]]:
@@ -153,20 +153,22 @@ def read_records(blocks: Blocks) -> list[tuple[bytes, bytes]]:
             last = user_key
             records.append((user_key, value))
         if key_bytes > limits.TABLE_KEY_BYTES or len(records) > limits.TABLE_RECORDS:
-            raise damaged("it has more records, or longer keys, than any file that lakeFS writes")
+            raise damaged("the file has more records, or longer keys, than any file that lakeFS writes")
     if len(records) != blocks.count:
-        raise damaged(f"holds {count_of(len(records), 'record')}, but its properties say {blocks.count}")
+        raise damaged(
+            f"the file has {count_of(len(records), 'record')}, but its properties say {blocks.count}"
+        )
     return records
 
 
 def _read_footer(footer: bytes) -> tuple[Handle, Handle]:
     if int.from_bytes(footer[45:], "little") != MAGIC:
-        raise damaged("not an SSTable: the magic number is missing")
+        raise damaged("the file is not an SSTable: the magic number is missing")
     version = int.from_bytes(footer[41:45], "little")
     if version != FORMAT_VERSION:
-        raise damaged(f"SSTable version {version}, but lakeFS writes {FORMAT_VERSION}")
+        raise damaged(f"the SSTable version is {version}, but lakeFS writes {FORMAT_VERSION}")
     if footer[0] != CHECKSUM_CRC32C:
-        raise damaged(f"checksum type {footer[0]}, but lakeFS writes {CHECKSUM_CRC32C} (CRC32C)")
+        raise damaged(f"the checksum type is {footer[0]}, but lakeFS writes {CHECKSUM_CRC32C} (CRC32C)")
     meta, position = read_handle(footer, 1, HANDLES_END)
     index, position = read_handle(footer, position, HANDLES_END)
     if any(footer[position:HANDLES_END]):
@@ -179,8 +181,8 @@ def _read_properties(data: bytes, handle: Handle, limit: int) -> dict[bytes, byt
     if PROPERTIES_KEY not in meta:
         raise damaged("the properties are missing")
     if unknown := sorted(meta.keys() - {PROPERTIES_KEY}):
-        # Filters would be harmless; range deletions would change what the table holds.
-        raise damaged(f"holds blocks that lakeFS never writes: {unknown[0]!r}")
+        # Filters would be harmless. Range deletions would change the content of the table.
+        raise damaged(f"the file has a block that lakeFS never writes: {unknown[0]!r}")
     return dict(read_entries(load_block(data, handle_of(meta[PROPERTIES_KEY]), limit)))
 
 
@@ -191,7 +193,7 @@ def _index_handles(data: bytes, handle: Handle, limit: int) -> list[Handle]:
 def _count(properties: Mapping[bytes, bytes]) -> int:
     count = limits.number_of(properties.get(COUNT, b"").decode("latin-1"))
     if count is None:
-        raise damaged("the count property is missing: not a lakeFS file")
+        raise damaged("the count property is missing, so this is not a lakeFS file")
     return count
 
 
@@ -199,7 +201,7 @@ def _user_key(key: bytes) -> bytes:
     if len(key) < KEY_TRAILER_SIZE:
         raise damaged("a key is too short")
     if key[-KEY_TRAILER_SIZE] != KIND_SET:
-        raise damaged(f"a record of kind {key[-KEY_TRAILER_SIZE]}, but lakeFS writes only sets")
+        raise damaged(f"a record has the kind {key[-KEY_TRAILER_SIZE]}, but lakeFS writes only sets")
     return key[:-KEY_TRAILER_SIZE]
 
 
@@ -210,7 +212,7 @@ _SET_TRAILER = KIND_SET.to_bytes(KEY_TRAILER_SIZE, "little")
 _SEPARATOR_TRAILER = bytes.fromhex("11ffffffffffffff")
 """Kind 17 (separator), the greatest sequence number: sorts before every record with the same key."""
 _EMPTY_TRAILER = bytes.fromhex("ff00000000000000")
-"""Kind 255 (invalid): stands in the index of a table without records."""
+"""Kind 255 (invalid): is in the index of a table without records."""
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
     count = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 - 4 * count
     if count == 0 or end < 0:
-        raise damaged("a block's restart points do not fit in it")
+        raise damaged("a block's restart points do not fit into the block")
     if count > limits.TABLE_RECORDS:
         raise damaged(f"a block has more than {limits.TABLE_RECORDS:,} restart points")
     points = struct.unpack_from(f"<{count}I", block, end)

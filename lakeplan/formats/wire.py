@@ -29,9 +29,9 @@ def blame(name: str) -> Iterator[None]:
     except FormatError as error:
         raise error.replaced(where=error.where or name) from error
     except IndexError as error:
-        raise FormatError("ends in the middle of a value", where=name, hint=HINT) from error
+        raise FormatError("the file ends in the middle of a value", where=name, hint=HINT) from error
     except UnicodeDecodeError as error:
-        raise FormatError("text that is not UTF-8", where=name, hint=HINT, detail=str(error)) from error
+        raise FormatError("a text is not UTF-8", where=name, hint=HINT, detail=str(error)) from error
 
 
 MAX_UINT64 = 2**64 - 1
@@ -40,7 +40,7 @@ MAX_UINT64 = 2**64 - 1
 def read_uvarint(buffer: bytes, position: int, end: int) -> tuple[int, int]:
     """The unsigned number at ``position`` and the position after it. Never reads at or past ``end``.
 
-    Raises FormatError for a number that runs past ``end`` or does not fit 64 bits.
+    Raises FormatError for a number that runs past ``end`` or does not fit into 64 bits.
     """
     if position >= end:
         raise damaged("a number runs past the end of its block")
@@ -103,10 +103,10 @@ def split_value(value: bytes) -> tuple[bytes, bytes]:
     length, position = read_uvarint(value, 0, end)
     middle = position + (length >> 1)
     if length & 1 or middle > end:
-        raise damaged("the identity of a record does not fit in its value")
+        raise damaged("the identity of a record does not fit into its value")
     size, start = read_uvarint(value, middle, end)
     if size & 1 or start + (size >> 1) != end:
-        raise damaged("the message of a record does not fit in its value")
+        raise damaged("the message of a record does not fit into its value")
     return value[position:middle], value[start:]
 
 
@@ -123,7 +123,7 @@ _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yields (field number, value) in order: an int for a varint, bytes for any other type.
 
-    Raises FormatError for what is no protobuf (groups, which proto3 has not, among it).
+    Raises FormatError for anything but protobuf. That includes groups, which proto3 does not have.
     """
     position, end = 0, len(data)
     fields = 0

@@ -150,10 +150,10 @@ def _parsed(transport: Transport, call: Call, response: requests.Response, parse
         try:
             body = limits.parse_json(response.content)
         except limits.TooLarge as error:
-            raise Malformed(f"the answer was refused: {error}") from None
+            raise Malformed(f"the response was refused: {error}") from None
         except ValueError:
-            kind = response.headers.get("Content-Type", "").partition(";")[0] or "an unnamed kind"
-            raise Malformed(f"the answer is {kind}, not JSON") from None
+            kind = response.headers.get("Content-Type", "").partition(";")[0] or "of an unknown type"
+            raise Malformed(f"the response is {kind}, not JSON") from None
         return parse(body)
     except Malformed as error:
         hint = "Check that endpoint_url is a lakeFS server, and check any proxies in between."
@@ -176,7 +176,7 @@ def list_all(
     transport: Transport, call: Call, parse: Callable[[Fields], T], *, most: int = limits.LISTED
 ) -> Iterator[T]:
     """Yield all results of a listing, page by page. An incomplete page, or one that does not say where the
-    next begins, is an error: the data of a branch that is missing in a listing would look unneeded. More than
+    next begins, is an error: the data of a branch that a listing omits would look unneeded. More than
     ``most`` results are an error too, and a listing that does not end."""
     clock = transport.connection.clock
     progress = _ListingProgress(most, clock.monotonic())
@@ -220,12 +220,13 @@ class _ListingProgress:
         if not page.next_offset:
             return "the listing has more pages, but does not say where the next one begins"
         if hash(page.next_offset) in self._offsets:
-            return "the listing leads in a circle: a page is followed by an earlier one"
+            return "the listing is circular: a page is followed by an earlier one"
         self._offsets.add(hash(page.next_offset))
         if self._listed > self._most or len(self._offsets) > self._most // 1000 + limits.EMPTY_PAGES:
             return f"the listing does not end after {self._listed:,} entries"
         if self._bytes > self._most_bytes:
-            return f"its {self._listed:,} entries take more than {limits.size_text(self._most_bytes)}"
+            most = limits.size_text(self._most_bytes)
+            return f"the {self._listed:,} entries of the listing take more than {most} of memory"
         if now - self._started > limits.LISTING_SECONDS:
             return f"the listing does not end within {limits.LISTING_SECONDS / 3600:g} hours"
         return ""

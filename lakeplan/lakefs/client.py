@@ -88,7 +88,7 @@ def _dump_by_task(transport: Transport, repository: str) -> RefsDumpIds:
     while (ids := _poll(transport, repository, task)) is None:
         if clock.monotonic() >= deadline:
             raise ServerUnreachable(
-                f"cannot {OPERATION}: it did not finish within {LONGEST_DUMP / 60:.0f} minutes",
+                f"cannot {OPERATION}: the dump did not finish within {LONGEST_DUMP / 60:.0f} minutes",
                 where=transport.where(repository),
                 hint="Check the server's log.",
             )
@@ -454,11 +454,11 @@ class LakeFSBranchReader(_Reader):
 
 
 def _about(id: str, parse: Callable[[Fields], Named]) -> Callable[[Fields], Named]:
-    """Return ``parse``, which then raises Malformed for the answer to another request."""
+    """Return ``parse``, which then raises Malformed for the response to another request."""
 
     def parse_own(fields: Fields) -> Named:
         if (value := parse(fields)).id != id:
-            raise Malformed(f"the answer is about {value.id[:100]!r}")
+            raise Malformed(f"the response is about {value.id[:100]!r}")
         return value
 
     return parse_own

@@ -268,7 +268,7 @@ def check_binding(
                 hint=f"Answer yes, or set {variable} together with the credentials.",
             )
         raise CredentialsError(
-            "without a terminal, its address must be confirmed by a variable; nothing was sent",
+            "without a terminal, the address must be confirmed by a variable; nothing was sent",
             where=what,
             hint=f"Set {variable} to {shown_url(url)} together with the credentials.",
         )
@@ -329,6 +329,5 @@ def _check_text(credentials: Credentials, where: str) -> None:
 
 def _how(server: str, only_server: bool) -> str:
     key_id, secret = server_variable(server, "ACCESS_KEY_ID"), server_variable(server, "SECRET_ACCESS_KEY")
-    return f"set {key_id} and {secret}" + (
-        ", or configure lakectl" if only_server else "; with several servers, those of lakectl are not used"
-    )
+    lakectl = ", or configure lakectl." if only_server else ". lakectl's are used only for a single server."
+    return f"Set {key_id} and {secret}{lakectl}"

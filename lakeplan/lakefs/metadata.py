@@ -85,7 +85,7 @@ class LakeFSMetadata:
 
     With ``presign`` the server redirects to a signed URL of the object store, which is read without the
     lakeFS credentials, and only from the storage of ``namespace`` (``may_follow``). If that fails, the server
-    streams the file. If the store cannot be reached from here, later files are streamed at once.
+    streams the file. If the store cannot be reached from here, the server streams later files too.
     """
 
     def __init__(self, connection: Connection, repository: str, namespace: str, *, presign: bool) -> None:

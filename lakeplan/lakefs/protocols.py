@@ -55,8 +55,9 @@ class StagingReader(Protocol):
         """Return the full address of the object at a path, the uncommitted one first, or None."""
 
     def list_addresses(self, repository: str, branch: str) -> Iterator[str]:
-        """Yield the full address of every object that reading the branch gives, the uncommitted one first:
-        also of those that are staged again with the HEAD's content, which ``list_uncommitted`` omits."""
+        """Yield the full address of every object that reading the branch returns, the uncommitted one first.
+        These include objects that are staged again with the HEAD's content, which ``list_uncommitted``
+        omits."""
 
 
 class LakeFSReader(SettingsReader, StagingReader, Protocol):

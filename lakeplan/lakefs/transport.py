@@ -100,7 +100,7 @@ REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
     vendor.URLRequired: ("the address is missing", _SETTINGS),
     vendor.InvalidHeader: ("a request header cannot be sent", "Check the credentials for odd characters."),
     vendor.TooManyRedirects: ("there are too many redirects", _SETTINGS),
-    vendor.RetryError: ("it kept failing", "Try again later."),
+    vendor.RetryError: ("the request kept failing", "Try again later."),
     vendor.HTTPError: ("the request failed", "Try again later."),
     vendor.StreamConsumedError: ("the response was read twice", "Please report this as a bug."),
     vendor.UnrewindableBodyError: ("the request could not be repeated", "Please report this as a bug."),
@@ -136,7 +136,7 @@ def unreachable(error: Exception, where: str, operation: str) -> ServerError:
 def _connection_details(error: Exception, what: str, hint: str) -> tuple[str, str]:
     text = str(error)
     if re.search(r"NameResolutionError|getaddrinfo|Name or service not known|resolve", text):
-        return "its name does not resolve", "Check the host in endpoint_url, and DNS."
+        return "the host name does not resolve", "Check the host in endpoint_url, and DNS."
     if "refused" in text:
         return "the connection was refused", "Check endpoint_url, and that the server is running."
     if "timed out" in text:
@@ -152,9 +152,9 @@ def refusal(
     message = server_message(response)
     if is_permission_problem(status, message):
         if response.content and not message:
-            media = response.headers.get("Content-Type", "").partition(";")[0] or "an unnamed kind"
+            media = response.headers.get("Content-Type", "").partition(";")[0] or "of an unknown type"
             hint = "Set endpoint_url to lakeFS's API, not its S3 gateway, and check any proxies in between."
-            what = f"this does not look like a lakeFS API: status {status}, and the answer is {media}"
+            what = f"this does not look like a lakeFS API: the status is {status}, the response {media}"
             return PermissionDenied(f"cannot {operation}: {what}", where=where, hint=hint)
         return _denied(message, operation, where, PERMISSIONS.get(operation))
     if is_unknown_route(status, message):
@@ -181,7 +181,7 @@ _STATUSES: dict[int, tuple[type[ServerError], str, str]] = {
     410: (DataGone, "the data is gone ({reason})", ""),
     412: (
         PreconditionFailed,
-        "changed in the meantime, or a hook refused ({reason})",
+        "something changed in the meantime, or a hook refused ({reason})",
         "Run `lakeplan plan` again.",
     ),
 }
@@ -192,7 +192,7 @@ def _unexpected(status: int, message: str, operation: str, where: str) -> Unexpe
     if status in (429, 503):
         what, hint = f"the server is overloaded (status {status})", "Try again later."
     elif 300 <= status < 400:
-        what = f"the server redirects (status {status}), which is not followed"
+        what = f"the server redirects (status {status}), and lakeplan does not follow redirects"
         hint = "Set endpoint_url to the final address. It may have to be https instead of http."
     elif status >= 500:
         hint = "Check the server's log."
@@ -221,11 +221,11 @@ def _denied(message: str, operation: str, where: str, permission: str | None) ->
             where=where,
             hint="Remove it from the tree, or make it writable.",
         )
-    needed = f"it needs {permission}" if permission else "a permission is missing"
+    needed = f"this requires {permission}" if permission else "a permission is missing"
     return PermissionDenied(
         f"cannot {operation}: {needed}",
         where=where,
-        hint="Grant it to the user of this access key, in a policy on the server.",
+        hint="Grant the permission to the user of this access key, in a policy on the server.",
         detail=message,
     )
 

@@ -123,7 +123,7 @@ class LakeFSPreparer(Adapter):
 
     def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
         """Return the runs of all pages, until one has no continuation token (lakefs/api.md). The server fails
-        if a branch is deleted meanwhile: then it begins again."""
+        if a branch is deleted in the meantime. Then all pages are requested again."""
         tries = BRANCH_TRIES
         while True:
             tries -= 1
@@ -133,7 +133,7 @@ class LakeFSPreparer(Adapter):
                 if isinstance(error, RepositoryNotFound) or "branch" not in error.message:
                     raise
                 if not tries:
-                    hint = "Run the command again: branches were deleted in the meantime."
+                    hint = "Run the command again, because branches were deleted in the meantime."
                     raise error.replaced(hint=hint) from error
 
     def _prepare(self, repository: str) -> tuple[UncommittedRun, ...]:
@@ -154,7 +154,7 @@ class LakeFSPreparer(Adapter):
             runs[run] = None
             if not after:
                 return tuple(runs)
-            if hash(after) in tokens:  # it leads in a circle
+            if hash(after) in tokens:  # the listing is circular
                 break
             token = after
             tokens.add(hash(after))

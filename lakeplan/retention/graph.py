@@ -20,7 +20,8 @@ NO_PARENT = -1
 def missing_heads(refs: Refs) -> list[str]:
     """Ids of commits that branches point at and ``refs.commits`` lacks, sorted.
 
-    A commit made while the dump was written can be missing; fetch these before building a graph.
+    A commit that was made while the dump was written can be missing. Fetch missing commits before you build a
+    graph.
     """
     wanted = {branch.commit_id for branch in refs.branches}
     return sorted(wanted - {commit.id for commit in refs.commits})
@@ -191,7 +192,7 @@ def _main_parents(commits: list[Commit], index: dict[str, int]) -> array[int]:
         parent = index.get(parent_id)
         if parent is None:
             raise LakeplanError(
-                f"commit {commit.id}: its main parent {parent_id} is missing", hint=_READ_AGAIN
+                f"the main parent {parent_id} of commit {commit.id} is missing", hint=_READ_AGAIN
             )
         parents[number] = parent
     return parents
@@ -203,7 +204,7 @@ def _dates(commits: list[Commit]) -> array[int]:
     except OverflowError:
         odd = next(c for c in commits if not -(2**63) <= c.creation_us < 2**63)
         raise LakeplanError(
-            f"commit {odd.id}: its creation date is outside any calendar ({odd.creation_us} µs)",
+            f"the creation date of commit {odd.id} is outside any calendar ({odd.creation_us} µs)",
             hint=_READ_AGAIN,
         ) from None
 
@@ -217,7 +218,7 @@ def _heads(branches: list[Branch], index: dict[str, int]) -> array[int]:
         head = index.get(branch.commit_id)
         if head is None:
             raise LakeplanError(
-                f"branch {branch.id}: its HEAD {branch.commit_id} is missing",
+                f"the HEAD {branch.commit_id} of branch {branch.id} is missing",
                 hint="Read the commits that missing_heads returns, or read the refs again.",
             )
         heads.append(head)

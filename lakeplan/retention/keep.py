@@ -302,7 +302,7 @@ def _instead_of(recorded: set[str]) -> str:
     if not recorded:
         return "Correct the hold in the tree, or remove it."
     ids = ", ".join(sorted(recorded)[:3])
-    return f"Hold the commit that it kept instead ({ids}), or remove the hold from the tree"
+    return f"Hold the commit that it kept instead ({ids}), or remove the hold from the tree."
 
 
 def _set(masks: list[int], flags: Iterable[int], bit: int) -> None:

@@ -41,8 +41,9 @@ def limit_us(as_of: datetime, days: int, zone: tzinfo = timezone.utc) -> int:
 def expiry_us(creation_us: int, days: int, zone: tzinfo = timezone.utc) -> int:
     """The last ``as_of`` at which a commit created at ``creation_us`` is after the limit of ``days``.
 
-    Around a change of clocks the commit may fall behind the limit and be after it once more within hours.
-    This is the end of the last such period, so that no commit seems to expire earlier than it can.
+    Around a clock change, the limit may pass the commit's date and move back before it within hours. This is
+    the end of the last period in which the commit is after the limit, so that no commit seems to expire
+    earlier than it can.
     """
     return zone_clock(zone).expiry(creation_us, days)
 

@@ -146,7 +146,7 @@ class Mapped:
 
     def text(self, name: str, default: str | None = None) -> str:
         """The text of a required key. A number becomes its digits."""
-        return self._scalar(name, default, "a text", lambda n: n.value if n.tag != _NULL else None) or ""
+        return self._scalar(name, default, "a string", lambda n: n.value if n.tag != _NULL else None) or ""
 
     def optional_text(self, name: str, default: None = None) -> str | None:
         return self.text(name) if self._has(name) else None
@@ -196,7 +196,7 @@ class Mapped:
             if isinstance(item, yaml.ScalarNode) and item.value:
                 texts.append(item.value)
             else:
-                self._problems.add(item, self.child(name), "must be a text")
+                self._problems.add(item, self.child(name), "must be a string")
         return tuple(texts)
 
     def _has(self, name: str) -> bool:
@@ -223,7 +223,7 @@ class Mapped:
 def _suggestion(name: str, known: Iterable[str]) -> str:
     """The nearest known word, or all of them."""
     near = get_close_matches(name, list(known), 1)
-    return f", did you mean `{near[0]}`?" if near else f": one of {', '.join(sorted(known))}"
+    return f", did you mean `{near[0]}`?" if near else f": use one of {', '.join(sorted(known))}"
 
 
 def sequence(node: yaml.Node | None, path: str, problems: Problems) -> list[yaml.Node]:

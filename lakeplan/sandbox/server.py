@@ -101,7 +101,8 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "lakeplan-sandbox"
     sys_version = ""
-    # Headers and body leave together and at once: otherwise every answer waits 40 ms for an acknowledgement.
+    # Headers and body are sent together, without delay. Otherwise every answer waits 40 ms for an
+    # acknowledgement.
     wbufsize = -1
     disable_nagle_algorithm = True
     sandbox: Sandbox

@@ -91,7 +91,7 @@ def dump(repo: OpenRepository, request: Request) -> Response:
 
 @on_repository("POST", "/dump")
 def start_dump(repo: OpenRepository, request: Request) -> Response:
-    """Dumps at once, but answers like a task. Writes no manifest."""
+    """Dumps immediately, but answers like a task. Writes no manifest."""
     ids = repo.dump_refs(manifest=False)
     task = "DR" + secrets.token_urlsafe(15)
     status = {"done": True, "id": task, "refs": asdict(ids), "update_time": repo.service.timestamp()}
@@ -121,7 +121,7 @@ def get_gc_rules(repo: OpenRepository, request: Request) -> Response:
     if rules is None:
         raise not_found()
     body = rules.to_body()
-    # On the server this is a map, and its order is nobody's promise.
+    # On the server this is a map, so the order is not guaranteed.
     random.shuffle(body["branches"])
     return json_response(200, {**body, "branches": body["branches"] or None})
 
@@ -489,7 +489,7 @@ def prepare_commits(repo: OpenRepository, request: Request) -> Response:
 
 @on_writable("POST", "/gc/prepare_commits/async")
 def start_prepare_commits(repo: OpenRepository, request: Request) -> Response:
-    """Runs the task at once. Missing rules are the task's error, not this call's."""
+    """Runs the task immediately. Missing rules are the task's error, not this call's."""
     task = "GCPC" + secrets.token_urlsafe(15)
     status: dict[str, object] = {"completed": True, "task_id": task, "update_time": repo.service.timestamp()}
     try:
@@ -543,7 +543,7 @@ def _read_token(token: str) -> Mark:
 
 def _uncommitted(repo: OpenRepository, mark: Mark) -> tuple[list[tuple[str, int]], Mark | None]:
     """The next addresses of a run, relative to the namespace, each with epoch seconds: as many as a file may
-    hold, and where the next file begins. Of every branch, hidden ones too. lakeFS lists a diff since 2024,
+    hold, and where the next file begins. Hidden branches count too. Since 2024, lakeFS lists a diff,
     which omits what equals the HEAD's object, although reading the branch gives the staged address (read in
     pkg/catalog/gc_write_uncommitted.go)."""
     addresses: list[tuple[str, int]] = []

@@ -170,7 +170,7 @@ WORDS = {
     "LeaseIdMissing": "the blob is leased",
     "BlobImmutableDueToPolicy": "the blob is immutable (a legal hold or a retention policy)",
     "SnapshotsPresent": "the blob has snapshots, which are deleted only with all versions",
-    "DirectoryIsNotEmpty": "it is a folder that is not empty",
+    "DirectoryIsNotEmpty": "the blob is a folder that is not empty",
 }
 
 
@@ -340,8 +340,8 @@ class AzureStore(AzureDeleter, AzureCopier):
         return False
 
     def facts(self) -> StoreFacts:
-        """Implements ``ObjectProber``. The blob service does not return the setting for versions, so they are
-        known only if a listing has one."""
+        """Implements ``ObjectProber``. The blob service does not return the setting for versions, so it is
+        known only if a listing has an older version."""
         return StoreFacts(versioned=self._shows_versions() or None, soft_delete=self._soft_delete())
 
     def put(self, key: str, data: bytes) -> None:
@@ -376,7 +376,7 @@ class AzureStore(AzureDeleter, AzureCopier):
 
 
 def _is_odd(error: StorageError) -> bool:
-    """Return whether the store returned an error that the table in ``faults`` does not have."""
+    """Return whether the store returned an error that is not in the table in ``faults``."""
     return error.message.startswith("the storage returned")
 
 

@@ -43,8 +43,8 @@ LIMITS: dict[str, Any] = {"connection_timeout": 10, "read_timeout": 60}
 
 
 class AzureClient(LazyClient[ContainerClient]):
-    """azure-storage-blob's client. With ``once``, each request is sent only once. Time limits that are None
-    mean the constants of this module."""
+    """azure-storage-blob's client. With ``once``, each request is sent only once. A time limit of None
+    means the constant of this module."""
 
     def __init__(self, location: AzureLocation, access: Access = NO_ACCESS, once: bool = False) -> None:
         super().__init__(location, access, once)
@@ -218,8 +218,8 @@ def _default_chain(location: AzureLocation) -> Any:
         raise error_of(
             Kind.NO_CREDENTIALS,
             location.url,
-            message="no Azure credentials: set AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY or"
-            " AZURE_STORAGE_SAS_TOKEN, or install azure-identity",
+            message="no Azure credentials were found: set AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_KEY"
+            " or AZURE_STORAGE_SAS_TOKEN, or install azure-identity",
         ) from None
     if not location.is_azure:
         raise _other(location, "a token is sent only to Azure's own addresses")

@@ -14,7 +14,7 @@ from lakeplan.values.urls import shown_url
 T = TypeVar("T")
 _PIECE = limits.MIB
 REMNANT_PAGES = 1_000
-"""Pages of older versions that are counted. A page has a thousand."""
+"""The most pages of older versions that are counted. A page has a thousand versions."""
 HINT = "Check the address of the store. docs/limits.md lists the limits."
 
 
@@ -132,7 +132,7 @@ def bounded_session() -> Any:
 
 def in_time(call: Callable[[], T], where: str, seconds: float | None = None) -> T:
     """Return what ``call`` returns. Raises StorageError if it takes longer than ``seconds``, by default the
-    limit for the head of a response, or for a whole small one."""
+    limit for the head of a response, or for all of a small one."""
     try:
         return within(limits.ANSWER_SECONDS if seconds is None else seconds, call)
     except TooSlow as error:
@@ -173,7 +173,7 @@ def bounded_pages(pages: Iterable[T], first_of: Callable[[T], object], where: st
 
 
 def whole_listing(pages: Iterable[Any], where: str) -> Iterator[Any]:
-    """Yield the pages of a listing of S3. Raises StorageError if the last page says that more follow and not
+    """Yield the pages of a listing of S3. Raises StorageError if the last page says that more follow but not
     where, which botocore treats as the end."""
     page: Any = {}
     for page in pages:

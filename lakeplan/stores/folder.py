@@ -1,4 +1,4 @@
-"""A folder as a store. A file is complete or does not exist, also if a process is killed while it writes.
+"""A folder as a store. A file is complete or does not exist, even if a process is killed while it writes.
 State in a folder (``file://``) may be used by several processes of one machine."""
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ collected like other objects that were never committed."""
 NO_NAMES = frozenset(("", ".", ".."))
 NO_FILE = "no file can have this key"
 ALREADY = "the object already exists"
-LINKED = "its path contains a symbolic link to another object"
+LINKED = "the path contains a symbolic link to another object"
 
 
 class FolderStore(BatchDeleter, FolderReader):
@@ -370,7 +370,7 @@ class FolderStore(BatchDeleter, FolderReader):
         return place
 
     def _require_root(self) -> None:
-        """Raise StorageNotFound without the root: nothing is known of its keys then."""
+        """Raise StorageNotFound if the root does not exist: nothing is then known about its keys."""
         if not os.path.isdir(self._root):
             raise _no_root(self.url)
 
@@ -553,7 +553,7 @@ class FolderState(Opened):
         path = os.path.join(os.path.realpath(self._root), *key.split("/"))
         if os.path.realpath(path) != path:
             raise StorageError(
-                "a symbolic link is not followed in a state folder",
+                "symbolic links are not followed in a state folder",
                 where=self._where(key),
                 hint="Replace the link with the file or folder itself.",
             )

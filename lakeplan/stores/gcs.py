@@ -182,8 +182,8 @@ class GcsStore(BatchDeleter, GcsReader):
             raise answer
 
     def _describe(self, key: str) -> tuple[dict[str, Any], StoredObject]:
-        """Return the store's description of an object, and the object. All storage classes can be read at
-        once."""
+        """Return the store's description of an object, and the object. All storage classes can be read
+        immediately."""
         item = json_of(self._ask(key), self._where(key))
         try:
             stored = stored_object(item, self._base)

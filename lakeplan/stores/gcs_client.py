@@ -399,7 +399,7 @@ def read_page(answer: Answer, base: str, prefix: str, where: str) -> Page:
     except (AttributeError, KeyError, TypeError, ValueError):
         raise error_of(Kind.BROKEN, where, detail="a response that is not a listing") from None
     if not all(name.startswith(prefix) for name in names):
-        raise StorageError("the storage lists objects outside the prefix", where=where)
+        raise StorageError("the storage listed objects outside the requested prefix", where=where)
     noncurrent = [one for item, one in zip(items, objects, strict=True) if item.get("timeDeleted")]
     classes = [str(item.get("storageClass", "")) for item in items]
     return Page(objects, noncurrent, [name[len(base) :] for name in prefixes], token, classes)

@@ -134,18 +134,18 @@ def parse_azure_location(url: str) -> AzureLocation:
     root = parsed.origin
     if (account := _azure_account(parsed)) is None:
         if not (parsed.host == "localhost" or parsed.address is not None) or not parts:
-            raise StorageError("not an Azure blob URL", where=shown_url(url), hint=AZURE_EXAMPLE)
+            raise StorageError("this is not an Azure blob URL", where=shown_url(url), hint=AZURE_EXAMPLE)
         if parsed.address is not None and parsed.address.is_link_local:
             raise StorageError(
-                "a link-local address cannot be storage", where=shown_url(url), hint=AZURE_EXAMPLE
+                "a storage URL cannot have a link-local address", where=shown_url(url), hint=AZURE_EXAMPLE
             )
         # Azurite, and gateways with an address as their host, have the account in the path.
         account = parts.pop(0)
         root = f"{root}/{account}"
     if not parts:
-        raise StorageError("the container is missing", where=root, hint=f"{root}/<container>/<path>")
+        raise StorageError("the container is missing", where=root, hint=f"Use {root}/<container>/<path>.")
     if not _NAME.fullmatch(parts[0]) or not _NAME.fullmatch(account):
-        raise StorageError("not the name of a container or an account", where=shown_url(url))
+        raise StorageError("the URL has an invalid container or account name", where=shown_url(url))
     return AzureLocation(root, account, parts[0], "/".join(parts[1:]))
 
 

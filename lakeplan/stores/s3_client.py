@@ -519,7 +519,7 @@ def stored_object(item: dict[str, Any], base: str) -> StoredObject:
 
 
 ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
-"""Storage classes whose objects must be restored before they can be read. GLACIER_IR is not one."""
+"""Storage classes whose objects must be restored before they can be read. GLACIER_IR is not one of them."""
 
 
 def described(key: str, head: dict[str, Any]) -> StoredObject:

@@ -24,10 +24,10 @@ THREADS = 16
 
 CHANGED = "changed since it was listed"
 NO_KEY = "an empty key names no object"
-NOT_NAMED = "the response does not list this key, so it may not be deleted"
+NOT_NAMED = "the response does not list this key, so the object may still exist"
 NOT_UNICODE = "the key is not valid Unicode, so no object can have it"
 TOO_MANY_VERSIONS = (
-    "it has more versions than lakeplan lists; delete old ones with a lifecycle rule of the store"
+    "the object has more versions than lakeplan lists; delete old versions with a lifecycle rule of the store"
 )
 UNLISTED = "it is stored, but the listing of its versions does not contain it"
 

@@ -46,7 +46,7 @@ class DescribeJudge:
             assert datetime.min.replace(tzinfo=UTC) <= found <= datetime.max.replace(tzinfo=UTC)
 
     def it_refuses_a_history_that_lacks_a_head(self) -> None:
-        with pytest.raises(LakeplanError, match="HEAD gone is missing"):
+        with pytest.raises(LakeplanError, match="HEAD gone of branch main is missing"):
             judge(refs(commit("a", 1), main="gone"), GcRules(7), NOW)
 
 

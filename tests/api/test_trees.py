@@ -31,7 +31,7 @@ def it_finds_a_repository_by_name_and_by_server(tree: Path) -> None:
     loaded = load_tree(tree, {})
     assert find_repository(loaded, "other").key == "eu/other"
     assert find_repository(loaded, "us/both").server == "us"
-    with pytest.raises(UsageError, match="it is on eu, us"):
+    with pytest.raises(UsageError, match="'both' is on several servers: eu, us"):
         find_repository(loaded, "both")
 
 

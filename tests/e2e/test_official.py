@@ -555,6 +555,9 @@ def it_redacts_paths_in_what_collections_reported(make_official: Any) -> None:
     official.summary.write_text("{")
     shown = official.site.world.lakeplan(*listing)
     assert shown.code == 3, shown.err
-    assert shown.json["failed"]["prod/lake"]["message"] == "not the summary of a garbage collection run"
+    assert (
+        shown.json["failed"]["prod/lake"]["message"]
+        == "the file is not the summary of a garbage collection run"
+    )
     assert official.site.folder.name not in shown.json["failed"]["prod/lake"]["where"]
     assert "_lakefs" not in shown.out

@@ -79,7 +79,7 @@ class DescribeReading:
     def it_refuses_an_answer_about_another_branch(self, scripted: Scripted, credentials: Credentials) -> None:
         reader = LakeFSBranchReader.connect(scripted.config(), credentials)
         scripted.script = [Answer(body={"id": "other", "commit_id": "c"})]
-        with pytest.raises(UnexpectedAnswer, match="the answer is about 'other'"):
+        with pytest.raises(UnexpectedAnswer, match="the response is about 'other'"):
             reader.find_branch("analytics", "main")
 
     def it_reads_what_is_staged_and_when_it_was_written(self, lake):

@@ -109,7 +109,7 @@ def it_says_what_went_wrong_with_the_task(scripted: Scripted, server: LakeFSServ
 
 def it_does_not_wait_for_ever(scripted: Scripted, server: LakeFSServer, fake_clock: FakeClock) -> None:
     scripted.script = [Answer(413, {}), Answer(202, {"id": "task"}), Answer(200, RUNNING)]
-    with pytest.raises(ServerUnreachable, match="it did not finish within 60 minutes"):
+    with pytest.raises(ServerUnreachable, match="the dump did not finish within 60 minutes"):
         server.dump_refs("repo")
     assert max(fake_clock.slept) == 5.0
 

@@ -102,8 +102,8 @@ class DescribeARequestWithoutAnAnswer:
             (vendor.ReadTimeout("x"), "no answer within the time limit"),
             (vendor.SSLError("x"), "TLS failed"),
             (vendor.ConnectionError("x"), "no connection"),
-            (vendor.ConnectionError("NameResolutionError: x"), "its name does not resolve"),
-            (vendor.ConnectionError("getaddrinfo failed"), "its name does not resolve"),
+            (vendor.ConnectionError("NameResolutionError: x"), "the host name does not resolve"),
+            (vendor.ConnectionError("getaddrinfo failed"), "the host name does not resolve"),
             (vendor.ConnectionError("Connection refused"), "the connection was refused"),
             (vendor.ConnectionError("Read timed out."), "no answer within the time limit"),
             (vendor.SSLError("refused"), "TLS failed"),
@@ -140,13 +140,28 @@ class DescribeARequestWithoutAnAnswer:
         (500, "boom", "status 500, boom", "Check the server's log."),
         (502, "", "status 502", "Check the server's log."),
         (423, "locked", "status 423, locked", ""),
-        (300, "", "the server redirects (status 300), which is not followed", "Set endpoint_url"),
-        (399, "", "the server redirects (status 399), which is not followed", "Set endpoint_url"),
+        (
+            300,
+            "",
+            "the server redirects (status 300), and lakeplan does not follow redirects",
+            "Set endpoint_url",
+        ),
+        (
+            399,
+            "",
+            "the server redirects (status 399), and lakeplan does not follow redirects",
+            "Set endpoint_url",
+        ),
         (400, "bad", "status 400, bad", ""),
         (401, "expired", "the server does not accept the credentials", "Check the access key"),
         (410, "", "the data is gone (no reason given)", ""),
-        (412, "hook", "changed in the meantime, or a hook refused (hook)", "Run `lakeplan plan` again"),
-        (403, "no", "it needs fs:ListBranches", "Grant it to the user"),
+        (
+            412,
+            "hook",
+            "something changed in the meantime, or a hook refused (hook)",
+            "Run `lakeplan plan` again",
+        ),
+        (403, "no", "this requires fs:ListBranches", "Grant the permission to the user"),
         (
             403,
             "it is READ ONLY",
@@ -200,7 +215,7 @@ def it_blames_the_address_if_something_else_than_lakefs_refuses(body: str) -> No
     response.headers["Content-Type"] = "application/xml; charset=utf-8"
     found = refusal(response, operation="list repositories", where="server prod (http://s3)", repository=None)
     assert str(found).startswith("server prod (http://s3): cannot list repositories: this does not look like")
-    assert found.message.endswith("a lakeFS API: status 403, and the answer is application/xml")
+    assert found.message.endswith("a lakeFS API: the status is 403, the response application/xml")
     assert (type(found), "endpoint_url" in found.hint) == (PermissionDenied, True)
 
 
@@ -265,7 +280,7 @@ def it_names_the_permission_of_every_operation(
     for operation, call in calls.items():
         with pytest.raises(PermissionDenied) as caught:
             call()
-        assert caught.value.message == f"cannot {operation}: it needs {PERMISSIONS[operation]}"
+        assert caught.value.message == f"cannot {operation}: this requires {PERMISSIONS[operation]}"
     assert writer.can_set_gc_rules("r") is False
     # Without the right to read the configuration presigned URLs are not asked for.
     denied = scripted.script[0]

@@ -80,8 +80,8 @@ def it_names_the_heads_that_a_dump_lacks(refs: Any) -> None:
 @pytest.mark.parametrize(
     ("commits", "branches", "message"),
     [
-        ([Commit("b", 0, "", ("a",))], [], "commit b: its main parent a is missing"),
-        ([Commit("a", 0, "")], [Branch("main", "b")], "branch main: its HEAD b is missing"),
+        ([Commit("b", 0, "", ("a",))], [], "the main parent a of commit b is missing"),
+        ([Commit("a", 0, "")], [Branch("main", "b")], "the HEAD b of branch main is missing"),
         ([Commit("a", 0, ""), Commit("a", 1, "")], [], "commit a is listed twice"),
         ([Commit("a", 0, "")], [Branch("main", "a"), Branch("main", "a")], "branch main is listed twice"),
         ([Commit("a", 0, "", ("a",))], [], "commit a is its own ancestor"),
@@ -93,9 +93,9 @@ def it_names_the_heads_that_a_dump_lacks(refs: Any) -> None:
         (
             [Commit("a", -(2**63), ""), Commit("b", 2**63 - 1, ""), Commit("c", 2**63, "")],
             [],
-            "commit c: its creation date",
+            "the creation date of commit c",
         ),
-        ([Commit("a", 5, ""), Commit("b", -(2**63) - 1, "")], [], "commit b: its creation date"),
+        ([Commit("a", 5, ""), Commit("b", -(2**63) - 1, "")], [], "the creation date of commit b"),
     ],
 )
 def it_refuses_by_name(commits: list[Commit], branches: list[Branch], message: str) -> None:

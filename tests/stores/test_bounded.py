@@ -264,7 +264,7 @@ class DescribeListingsWithoutAnEnd:
             assert store.find(keys) == {}
         with (
             serving(pages(page_of_gcs)) as url,
-            pytest.raises(StorageError, match="the storage lists objects outside"),
+            pytest.raises(StorageError, match="the storage listed objects outside"),
         ):
             open_sweep_store("gs://bucket/x", endpoint_url=url).find(keys)
 

@@ -393,7 +393,7 @@ class DescribeAzureOnABadDay:
             Deletion(KEYS[1], "LeaseIdMissing: the blob is leased"),
             Deletion(KEYS[2]),
             Deletion(
-                KEYS[3], "the response does not list this key, so it may not be deleted", transient=True
+                KEYS[3], "the response does not list this key, so the object may still exist", transient=True
             ),
         ]
 

@@ -96,14 +96,14 @@ class DescribeDamage:
             (GOOD[:-1], "magic"),
             (GOOD[1:], "checksum|outside"),
             (GOOD[:-8] + bytes(8), "magic"),
-            (GOOD[:-12] + b"\x03\0\0\0" + GOOD[-8:], "version 3"),
-            (GOOD[:-FOOTER_SIZE] + b"\x02" + GOOD[1 - FOOTER_SIZE :], "checksum type 2"),
+            (GOOD[:-12] + b"\x03\0\0\0" + GOOD[-8:], "version is 3"),
+            (GOOD[:-FOOTER_SIZE] + b"\x02" + GOOD[1 - FOOTER_SIZE :], "checksum type is 2"),
             (GOOD[:10] + bytes((GOOD[10] ^ 1,)) + GOOD[11:], "checksum of the block at 0 "),
             (GOOD[:-FOOTER_SIZE] + _footer(Handle(2**40, 5), Handle(0, 5)), "outside the file"),
             (GOOD[:-FOOTER_SIZE] + _footer(Handle(0, 5), Handle(0, 5))[:20] + GOOD[-33:], "zeros|checksum"),
             (table([(b"b" + SET, b""), (b"a" + SET, b"")]), "out of order"),
             (table([(b"a" + SET, b"1"), (b"a" + SET, b"2")]), "out of order"),
-            (table([(b"a" + SET, b"")], count=b"2"), "holds 1 record, but its properties say 2"),
+            (table([(b"a" + SET, b"")], count=b"2"), "the file has 1 record, but its properties say 2"),
             (table([(b"a" + SET, b"")], count=b"-1"), "the count property is missing"),
             (table([(b"a" + SET, b"")], count=b""), "the count property is missing"),
             (table([(b"a" + SET, b"")], count=b"9" * 5_000), "the count property is missing"),
@@ -180,7 +180,7 @@ class DescribeAnIndex:
                 properties[b"rocksdb.block.based.table.index.type"] = b"\x02\0\0\0"
             else:
                 index = file.index(*(blocks[n] for n in order))
-            with pytest.raises(FormatError, match="its index names blocks that overlap"):
+            with pytest.raises(FormatError, match="the index names blocks that overlap"):
                 read_sstable(file.finish(index, properties), name="x")
 
     def it_names_blocks_that_follow_each_other_with_their_trailers(self) -> None:
@@ -264,14 +264,14 @@ class DescribeLimits:
         monkeypatch.setattr(limits, "TABLE_RECORDS", 4)
         assert len(read_sstable(data, name="x")) == 4
         monkeypatch.setattr(limits, "TABLE_RECORDS", 3)
-        with pytest.raises(FormatError, match="its index names more blocks"):
+        with pytest.raises(FormatError, match="the index names more blocks"):
             read_sstable(data, name="x")
 
     def it_reads_files_up_to_a_size(self, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(limits, "TABLE_BYTES", len(data))
         assert len(read_sstable(data, name="x")) == 6
         monkeypatch.setattr(limits, "TABLE_BYTES", len(data) - 1)
-        with pytest.raises(FormatError, match="it is larger than"):
+        with pytest.raises(FormatError, match="the file is larger than"):
             read_sstable(data, name="x")
 
     def it_reads_blocks_up_to_a_size_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,16 +282,16 @@ class DescribeLimits:
         monkeypatch.setattr(limits, "TABLE_BYTES", total)
         assert len(read_sstable(data, name="x")) == 100
         monkeypatch.setattr(limits, "TABLE_BYTES", total - 1)
-        with pytest.raises(FormatError, match="its blocks are larger than"):
+        with pytest.raises(FormatError, match="the blocks are larger than"):
             read_sstable(data, name="x")
 
 
 def it_refuses_a_footer_of_another_kind() -> None:
     footer = GOOD[-FOOTER_SIZE:]
     for place, value, message in (
-        (0, 0, r"checksum type 0, but lakeFS writes 1 \(CRC32C\)"),
-        (41, 3, "SSTable version 3, but lakeFS writes 2"),
-        (44, 1, "SSTable version 16777218, but lakeFS writes 2"),
+        (0, 0, r"checksum type is 0, but lakeFS writes 1 \(CRC32C\)"),
+        (41, 3, "SSTable version is 3, but lakeFS writes 2"),
+        (44, 1, "SSTable version is 16777218, but lakeFS writes 2"),
         (40, 1, "the footer is not padded with zeros"),
         (45, 0, "the magic number is missing"),
         (52, 0, "the magic number is missing"),

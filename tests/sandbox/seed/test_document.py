@@ -68,8 +68,8 @@ class DescribeMistakes:
         [
             ("commit: {branch: main, message: x, age: soon}", "commit.age: must be an age such as 40d"),
             ("commit: {branch: main, message: x, allow_empty: maybe}", "must be true or false"),
-            ("commit: {branch: ~, message: x}", "commit.branch: must be a text"),
-            ("commit: {branch: [a], message: x}", "commit.branch: must be a text"),
+            ("commit: {branch: ~, message: x}", "commit.branch: must be a string"),
+            ("commit: {branch: [a], message: x}", "commit.branch: must be a string"),
             ("commit: main", "commit: must be a mapping"),
             ("{commit: {}, tag: {}}", "must be one step"),
             ("commit", "must be one step"),
