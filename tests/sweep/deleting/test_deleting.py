@@ -275,7 +275,7 @@ def it_deletes_nothing_of_a_part_that_lacks_a_column_of_a_mark(sweep: Sweep, col
     sweep.parts = [replace(part, sha256=hashlib.sha256(out.getvalue()).hexdigest())]
     (error,) = sweep.run()
     assert isinstance(error, FormatError)
-    assert f"its column {column} is missing" in error.message
+    assert f"column {column} is missing" in error.message
     assert sweep.there() == {"data/a"}
 
 
