@@ -90,7 +90,7 @@ def read_part(
         )
     with blame_parquet(name, "the part is not a Parquet file"):
         table = read_parquet(open_parquet(data))
-    with blame_parquet(name, "has a text that is not UTF-8"):
+    with blame_parquet(name, "the part has a text that is not UTF-8"):
         table.validate(full=True)  # pyarrow read it without this check
     _check_columns(table, columns, name)
     return table
