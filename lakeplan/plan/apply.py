@@ -114,7 +114,7 @@ def apply_plan(
     if reviewed.what_if:
         raise UsageError(
             f"this plan assumes {' and '.join(reviewed.what_if)} (--set), so it can be shown but not applied",
-            hint="Write the change into the tree, and plan again.",
+            hint="Make the change in the tree, then run `lakeplan plan` again.",
         )
     reviewed = _narrowed(reviewed, options.selection)
     overrides = GateOverrides(options.allowed, tuple(tree.overrides), run.now().date())
@@ -195,7 +195,7 @@ def _narrowed(plan: Plan, selection: Selection) -> Plan:
     kept = tuple(r for r in plan.repositories if selection.takes_named(r.server, r.name, r.owner))
     if not kept:
         raise UsageError(
-            "the selection matches no repository of the plan",
+            "the selection matches no repository in the plan",
             hint="Run `lakeplan show` with the plan to list its repositories.",
         )
     return replace(plan, repositories=kept)
@@ -292,7 +292,7 @@ def check(
     """The repositories to write, in order.
 
     ``live`` is the plan made again from the checked-out tree. ``force`` skips only the ETag checks. Raises
-    StalePlan (exit 5) and GateRefused (exit 4). A repository that could not be read fails later by itself.
+    StalePlan (exit 5) and GateRefused (exit 4). A repository that could not be read fails later on its own.
     """
     stale = _stale(reviewed, live, check_etag=not force)
     if stale:
@@ -337,8 +337,8 @@ def _replayed(
             config_hash = left.pop(key)
             if other := later.get(key) or _agreed_since(key, config_hash, run.started_at, state):
                 problems.append(
-                    f"{key}: run {run.run_id} applied this plan, and run {other} has applied another one"
-                    " since"
+                    f"{key}: run {run.run_id} applied this plan, but run {other} has applied another plan"
+                    " since then"
                 )
     return problems
 
@@ -397,14 +397,14 @@ def check_again(
             or current.failure is not None
             or not ceiling.only_moved(replace(repository, after=current.after), current)
         ):
-            raise _stale_plan([*moved, f"{repository.key}: it changed again while lakeplan planned again"])
+            raise _stale_plan([*moved, f"{repository.key}: it changed again during the new planning"])
         if ceiling.is_done(repository, current):
             steps.append(repository)
             continue
         steps.append(current)
         safety = limits.by_repository.get(repository.key, limits.of_plan)
         problems = ceiling.outside(repository, current, safety, age=age, now=now)
-        excess += [f"{repository.key}: planned again: {text}" for text in problems]
+        excess += [f"{repository.key}, planned again: {text}" for text in problems]
     if excess:
         raise _stale_plan([*moved, *excess])
     refuse_more(reviewed, live, limits, now=now)
@@ -416,7 +416,8 @@ def refuse_more(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -
     refused, only_gates = _refusals(reviewed, live, limits, now=now)
     if refused:
         hint = f"{_PLAN_AGAIN} {_OVERRIDE}" if only_gates else _PLAN_AGAIN
-        error = GateRefused("refused, nothing was written:\n  " + "\n  ".join(refused), hint=hint)
+        refusal = "the apply was refused, so nothing was written:\n  "
+        error = GateRefused(refusal + "\n  ".join(refused), hint=hint)
         error.reasons = tuple(refused)
         raise error
 
@@ -443,7 +444,7 @@ def _refusals(reviewed: Plan, live: Plan, limits: _Limits, *, now: datetime) -> 
             continue
         then = [g for g in repository.gates if _refuses(g)]
         if repository.impact.status is ImpactStatus.UNKNOWN:
-            text = "what expires was not known when the plan was reviewed"
+            text = "the impact was unknown when the plan was reviewed"
             then.append(GateResult(UNKNOWN_IMPACT.name, repository.key, GateOutcome.REFUSED, text))
         known = {g.gate for g in current.gates if g.outcome in _JUDGED}
         then = [limits.overrides.decide(g, repository) for g in then if g.gate not in known]

@@ -33,17 +33,17 @@ from lakeplan.values.simulation import Amount
 
 V = TypeVar("V")
 TRIES = 3
-"""Attempts at a write whose answers are lost. Before each further one, the stored value is read for longer
-than a server's caches last, and must still be the checked one."""
+"""Attempts at a write whose answers are lost. Before each further attempt, the stored value is read for
+longer than a server's caches last, and must still be the checked value."""
 
 FRESH_SECONDS = 15.0
-"""A value that was checked longer ago is read again before it is written over: the state may be slow."""
+"""A value that was checked longer ago is read again before it is overwritten: the state may be slow."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """The work of an apply on one repository. ``live`` is its plan made again when the gates were judged,
-    just before. ``force`` skips the ETag checks and sends no precondition."""
+    """The work of an apply on one repository. ``live`` is the plan that was made again just before, when the
+    gates were judged. ``force`` skips the ETag checks and sends no precondition."""
 
     repository: RepositoryPlan
     live: RepositoryPlan | None
@@ -103,7 +103,7 @@ class Attempt(ABC, Generic[V]):
 
     @abstractmethod
     def check_unchanged(self) -> None:
-        """Raises StalePlan if the value read last differs from the one when planned."""
+        """Raises StalePlan if the value read last differs from the one at planning time."""
 
     def prepare(self, connection: WritableServer) -> None:
         """Does what must be done before the first request that writes."""
@@ -129,12 +129,12 @@ class Attempt(ABC, Generic[V]):
         return self.same(self._last_read, self._after)
 
     def is_as_checked(self) -> bool:
-        """Whether the value read last is the one that ``check`` read, so that it may be written over."""
+        """Whether the value read last is the one that ``check`` read, so that it may be overwritten."""
         return self.same(self._last_read, self._before)
 
     def check(self, connection: WritableServer) -> bool:
         """Reads the stored value. Returns whether it must be written: False if it is as planned. Raises
-        StalePlan if it is neither as planned nor as when planned, and PermissionDenied."""
+        PermissionDenied, and StalePlan if it is neither as planned nor as it was at planning time."""
         self.read(connection)
         self._before = self._last_read
         if self.is_stored():
@@ -153,7 +153,7 @@ class Attempt(ABC, Generic[V]):
             raise self.changed_since_judged()
         if not self.may_write(connection):
             raise PermissionDenied(
-                f"the credentials may not change this repository's {self._label}",
+                f"these credentials are not allowed to change this repository's {self._label}",
                 where=self.repository.key,
                 hint=f"Grant {self.permission} on the repository." if self.permission else "",
             )
@@ -164,7 +164,7 @@ class Attempt(ABC, Generic[V]):
         self._checked_at = self.run.now()
         if self.check(connection):
             # Recorded before the write, so that a killed run shows what it was about to replace, and drift
-            # does not take its write for somebody else's.
+            # does not attribute its write to somebody else.
             after = self.body(self._after)
             self._note(status="pending", before=self.body(self._before), after=after)
             self.prepare(connection)
@@ -197,7 +197,7 @@ class Attempt(ABC, Generic[V]):
             except LakeplanError as error:
                 if any(may_still_act(earlier) for earlier in lost):
                     raise self._uncertain(
-                        f"the write got no answer, and trying again failed ({error.message})"
+                        f"the write got no answer, and another attempt failed ({error.message})"
                     ) from error
                 raise
             self._read_back(connection)
@@ -247,14 +247,14 @@ class Attempt(ABC, Generic[V]):
         try:
             read_back(reads_as_planned, bool, self.run.sleep)
         except LakeplanError as error:
-            raise self._uncertain(f"what is stored cannot be read ({error.message})") from error
+            raise self._uncertain(f"the stored value cannot be read ({error.message})") from error
 
     def _other_value(self, answer: LakeplanError | None) -> StalePlan:
         how = "read back differ from those written"
         if answer is not None:
             how = f"on the server changed since the write, whose answer was lost ({answer.message})"
         return StalePlan(
-            f"{self.called} {how}: {self.difference()}; somebody else wrote too, or the server changed them",
+            f"{self.called} {how}: {self.difference()}. Somebody else wrote them, or the server changed them",
             where=self.repository.key,
             hint="Check what the server stores now, then run `lakeplan plan` again.",
         )
@@ -278,7 +278,7 @@ class Attempt(ABC, Generic[V]):
         try:
             self._note(status=outcome.value, message=text, **values)
         except LakeplanError as other:
-            text = f"{text} (nor could the history be written: {other})"
+            text = f"{text} (and the history could not be written: {other})"
         return self.ended(outcome, text, error.hint, code)
 
     def ended(self, outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
@@ -337,7 +337,7 @@ class RulesAttempt(Attempt[GcRules | None]):
         stored, planned = etag_of(self._last_read), self.repository.before_etag
         if stored != planned:
             raise StalePlan(
-                f"the rules have changed since the plan (ETag {stored[:12]}, but {planned[:12]} in the plan)",
+                f"the rules have changed since the plan (ETag {stored[:12]} instead of {planned[:12]})",
                 where=self.repository.key,
                 hint="Run `lakeplan plan` again and have it reviewed. --force skips this check.",
             )
@@ -365,15 +365,15 @@ class RulesAttempt(Attempt[GcRules | None]):
         self._record_forecast()
 
     def _record_forecast(self) -> None:
-        """Records the plan's figures of what expires. They count only with the rules that the
-        same run recorded, so rules that were in place already get them again."""
+        """Records the plan's forecast. A forecast is valid only for rules that the same run recorded, so it
+        is recorded again for rules that were already in place."""
         repository = self.repository
         expire = {
             h.as_of: Amount(h.objects_expire, h.bytes_expire or 0)
             for h in repository.impact.horizons.values()
             if h.objects_expire is not None
         }
-        # A plan that changes only pins forecasts nothing of rules that an older plan set.
+        # A plan that changes only pins has no forecast for rules that an older plan set.
         if not repository.action.writes or repository.after is None or not expire:
             return
         try:

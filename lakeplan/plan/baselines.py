@@ -1,6 +1,6 @@
 """Reads and writes the baseline of each repository, which drift compares with the server.
 
-It has what the last apply wrote, or what an import or a later apply found to agree with the tree.
+It contains the values that the last apply wrote, or that an import or a later apply found to match the tree.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WORKERS = 8
 
 @dataclass(frozen=True)
 class MatchingRun:
-    """The import or apply that found a repository to agree with the tree."""
+    """The import or apply that found that a repository matches the tree."""
 
     run_id: str
     at: datetime
@@ -46,8 +46,8 @@ class LastApplied:
     """The state's record of a repository's last apply. ``rules`` None: they were cleared. ``rules_recorded``
     False: no apply wrote any. ``settings`` are the policies and object rules that were read back: empty if
     they were cleared, without a key if nothing was applied. ``attempts`` are the values of later writes whose
-    end could not be recorded, oldest first. ``seen`` is the run that found values to agree and did not write
-    them. With an empty ``run_id`` nothing was ever written."""
+    end could not be recorded, oldest first. ``seen`` is the run that found matching values and did not write
+    them. With an empty ``run_id``, nothing was ever written."""
 
     rules: GcRules | None
     config_hash: str
@@ -60,13 +60,12 @@ class LastApplied:
 
     @property
     def newest(self) -> MatchingRun:
-        """The run that last wrote values of the repository, or found that they agree."""
+        """The run that last wrote values of the repository, or found that they match the tree."""
         written = MatchingRun(self.run_id, self.at, "apply")
         return self.seen if self.seen is not None and self.seen.at >= self.at else written
 
     def with_rules(self, stored: GcRules | None) -> LastApplied:
-        """Return the record with the stored rules as the applied ones, if an apply was going to write these
-        rules."""
+        """Return the record with the stored rules as the applied ones, if an apply was to write them."""
         attempted = stored in self.attempts.get(None, ())
         return replace(self, rules=stored, rules_recorded=True) if attempted else self
 
@@ -159,7 +158,7 @@ def _with_sightings(written: LastApplied | None, sightings: Mapping[str, Sightin
 
 def _is_newer(sighting: Sighting, name: str, written: LastApplied | None) -> bool:
     """Whether an observed setting is newer than the written one. If both are of the same run, both count,
-    because a run observes what it does not write."""
+    because a run observes the settings that it does not write."""
     if written is None or sighting.run_id == written.run_id or sighting.at >= written.at:
         return True
     return not written.rules_recorded if name == GC else SettingKind(name) not in written.settings
@@ -203,7 +202,7 @@ def record_sightings(agreeing: Mapping[str, Mapping[str, Sighting]], state: Stat
         return Recorded(recorded)
     (key, error), *rest = failed.items()
     more = f" and {len(rest)} more" if rest else ""
-    note = f"drift may not see edits of {key}{more}, because the baseline could not be recorded: {error}"
+    note = f"drift may miss edits of {key}{more}, because the baseline could not be recorded: {error}"
     return Recorded(recorded, note)
 
 

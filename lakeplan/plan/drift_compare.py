@@ -37,7 +37,7 @@ from lakeplan.values.settings import Policy, SettingItem, SettingKind
 
 class DriftClass(str, Enum):
     """``server-edited``: the stored rules are not those that were applied. ``tree-ahead``: the tree requires
-    values that were not applied. ``patterns-stale``: patterns result in other rules, because branches were
+    values that were not applied. ``patterns-stale``: patterns expand to other rules, because branches were
     created or deleted. ``pins-missing``: pins are gone or lack the rules that they need. ``released``: rules
     were applied that the tree no longer manages. ``unmanaged-new``: no entry names a repository that is newer
     than the last apply on its server."""
@@ -237,8 +237,8 @@ def _drifted_setting(drift: DriftClass, kind: SettingKind, sides: _Sides) -> Dri
 
 @dataclass(frozen=True)
 class HeadPorts:
-    """Where HEADs are read and recorded. Nothing else of drift can write. ``useless`` says why records would
-    be of no use; then none is made."""
+    """Where HEADs are read and recorded. Nothing else in drift can write. ``useless`` says why records would
+    be useless, so that none are made."""
 
     branches: Callable[[str], BranchReader]
     state: StateWriter
@@ -323,8 +323,8 @@ def compare(
     except RepositoryNotFound:
         if managed:
             raise
-        return RepositoryDrift(key, owner=owner, last=last)  # nothing is left to hold anything
-    notes = ["no apply of it is recorded"] if last is None and managed else []
+        return RepositoryDrift(key, owner=owner, last=last)  # nothing is left on the server to compare
+    notes = ["no apply of this repository is recorded"] if last is None and managed else []
     notes += settings.notes
     if settings.left:
         notes.append(RELEASED_NOTE.format(", ".join(settings.left)))
@@ -376,7 +376,8 @@ class _ServerSettings:
         """Missing pins on record, even if the tree no longer requires them."""
         if not self._pins.pins:
             return ()
-        self.notes += [f"the pin {pin.name} is gone" for pin in self._stored_rules().gone(self._pins)]
+        gone = self._stored_rules().gone(self._pins)
+        self.notes += [f"the pin {pin.name} was deleted or moved" for pin in gone]
         return pins_missing(self._stored_rules(), self._pins)
 
     def _stored_rules(self) -> StoredRules:

@@ -156,12 +156,12 @@ class _Writer:
         values = _edited(drift)
         cleared = next((v for v in values if v.path == DEFAULT_PATH and v.stored is None), None)
         if cleared is not None:
-            why = "the server no longer has GC rules: write `gc: clear`, or apply to set them again"
+            why = "the server no longer has GC rules. Write `gc: clear`, or apply to set them again"
             refused.append(_refused(drift, cleared, why))
             return []
         if len(values) > DRIFT_VALUES:
             why = (
-                f"{len(values):,} values differ, but lakeplan edits up to {DRIFT_VALUES}: import the"
+                f"{len(values):,} values differ, but lakeplan edits at most {DRIFT_VALUES}. Import the"
                 " repository again"
             )
             refused.append(_refused(drift, values[0], why))
@@ -187,11 +187,11 @@ class _Writer:
             if desired is None or not wanted:
                 raise _Refused(f"the tree clears the {kind.label}, but the server has some")
             if not stored:
-                clear = f"write `{kind.value}: clear`, or apply to set them again"
-                raise _Refused(f"the server no longer has {kind.label}: {clear}")
+                clear = f"Write `{kind.value}: clear`, or apply to set them again"
+                raise _Refused(f"the server no longer has {kind.label}. {clear}")
             changed = drift.last is not None and drift.last.config_hash != desired.config_hash
             if changed and any(value.applied != value.wanted for value in values):
-                raise _Refused(f"the tree's {kind.label} changed too and have not been applied")
+                raise _Refused(f"the tree's {kind.label} changed too, and the change has not been applied")
             file, entry = self._own_entry(desired, f"{kind.label} can be edited only in an exact entry")
         except _Refused as why:
             # All of them have this one reason.
@@ -219,7 +219,7 @@ class _Writer:
         if own_change and value.applied != value.wanted:
             raise _Refused(
                 f"the tree changed it too, from {_days(value.applied)} to {_days(value.wanted)},"
-                " and has not been applied"
+                " and that change has not been applied"
             )
         if value.path == DEFAULT_PATH:
             put = partial(put_default, days=value.stored or 0)
@@ -249,7 +249,7 @@ class _Writer:
             change = partial(replace_number, line=place[0], column=place[1], number=days)
             return _Edit(value, source.file, change, frozenset(users), place)
         where = f"its value is in {source}, which other repositories share" if source else ""
-        file, entry = self._own_entry(desired, where or "no rule of the tree names this branch")
+        file, entry = self._own_entry(desired, where or "no rule in the tree names this branch")
         return _Edit(value, file, lambda text: put(text, entry), frozenset({desired.key}))
 
     def _drop(self, desired: DesiredRepository, value: DriftedValue, branch: str) -> _Edit:
@@ -274,7 +274,7 @@ class _Writer:
         """The file and key of the repository's exact entry. Raises ``_Refused`` if it has none."""
         naming = self.tree.directory.naming(desired.server, desired.name)
         if naming is None or naming.exact is None:
-            raise _Refused(f"{why}, but the repository has no entry of its own: add one")
+            raise _Refused(f"{why}, but the repository has no entry of its own. Add one")
         return naming.exact.source.file, naming.exact.key
 
     def write(self, drift: RepositoryDrift, edits: Iterable[_Edit]) -> str:
@@ -303,7 +303,7 @@ class _Writer:
         """Raises ConfigError unless exactly these settings changed as expected."""
         for user, settings in expected.items():
             if user not in after or not settings.fit(after[user]):
-                raise ConfigError(f"the edited tree would not contain the server's rules of {user}")
+                raise ConfigError(f"the edited tree would not contain the server's rules for {user}")
         others = self._desired.keys() - expected.keys()
         if after.keys() != self._desired.keys() or any(
             after[other].config_hash != self._desired[other].config_hash for other in others

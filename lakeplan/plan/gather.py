@@ -52,7 +52,7 @@ Deletes = Callable[[datetime, bool], frozenset[str]]
 """Returns the branches that the stored or (True) the proposed policies have deleted by a moment."""
 
 ENFORCED_BY_LAKEPLAN = "`lakeplan branches run` enforces its branch lifecycle policies (engine: lakeplan)"
-NO_EFFECT = "only the order of the policies changes: no effect on which branches are deleted"
+NO_EFFECT = "only the order of the policies changes, with no effect on which branches are deleted"
 
 
 def server_policies(desired: DesiredRepository, server: ServerConfig) -> bool:
@@ -172,7 +172,7 @@ class _Settings:
         return (
             *sentences,
             *(
-                f"{name} ({expiring[name].verdict.policy}) is needed to reach what a hold keeps"
+                f"{name} ({expiring[name].verdict.policy}) is needed to reach data that a hold keeps"
                 for name in sorted(needed)
             ),
         )
@@ -187,7 +187,7 @@ class _Settings:
         stored = _stored(
             self.reader.get_policies,
             self.desired.name,
-            "the tree has branch_lifecycle.engine: server, but this server has no branch lifecycle",
+            "the tree has branch_lifecycle.engine: server, but this server does not support branch policies",
             "Check the server's edition and license. To let lakeplan delete the branches, set"
             f" servers.{self.server.name}.branch_lifecycle.engine to lakeplan.",
         )
@@ -225,7 +225,7 @@ class _Settings:
             notes.append(EVEREST)
         if exempt:
             named = count_of(exempt, "branch has", "branches have")
-            notes.append(f"{named} no recorded creation time: the server never deletes such branches")
+            notes.append(f"{named} no recorded creation time, so the server never deletes such branches")
         return tuple(notes)
 
     def _first_deletion(self, fates: Sequence[BranchFate]) -> str:
@@ -237,8 +237,8 @@ class _Settings:
         line = self.server.branch_lifecycle_schedule
         if line is None:
             return (
-                "the server's job deletes them at its next run (hourly unless configured otherwise); set"
-                f" servers.{self.server.name}.branch_lifecycle.schedule to its cron expression to see when"
+                "the server's job deletes them at its next run (hourly unless configured otherwise). To see"
+                f" when, set servers.{self.server.name}.branch_lifecycle.schedule to its cron expression"
             )
         first = first_deletion(going, self.as_of, line, self.server.zone)
         if first is None:
@@ -255,7 +255,7 @@ class _Settings:
         stored = _stored(
             self.reader.get_object_rules,
             self.desired.name,
-            "the tree has object_lifecycle rules, but this server has no object lifecycle",
+            "the tree has object_lifecycle rules, but this server does not support object rules",
             "Use lakeFS Enterprise 1.101 or later with a license, or remove object_lifecycle from the tree.",
         )
         wanted = desired.rules if isinstance(desired, ObjectRulesDesired) else None
@@ -265,7 +265,7 @@ class _Settings:
         notes = []
         if action.writes and wanted:
             notes.append(
-                "the server expires these objects by commits of its own; these deletions are not simulated"
+                "the server expires these objects in its own commits, which lakeplan does not simulate"
             )
         if unknown:
             notes.append(f"rules name branches that do not exist: {', '.join(unknown[:5])}")
@@ -299,7 +299,7 @@ def idle_holds(
             place = f"{source}: " if source else ""
             warnings.append(
                 f"{place}the hold on {hold.kind} {hold.name!r} keeps nothing, because the repository has"
-                f" no {hold.kind} of that name. Nothing is deleted here until you correct it"
+                f" no {hold.kind} of that name. Nothing in this repository is deleted until you correct it"
             )
     return warnings
 
@@ -422,14 +422,17 @@ def gather(
 def _writable(plan: RepositoryPlan, repository: Repository) -> RepositoryPlan:
     if not (repository.read_only and plan.writes):
         return plan
-    why = "the repository is read-only: its rules cannot be changed"
+    why = "the repository is read-only, so its rules cannot be changed"
     hint = "Remove it from the tree, or make it writable on the server."
     return replace(plan, failure=Failure(why, where=plan.key, hint=hint))
 
 
 def _pin_warnings(pins: PinsPlan) -> list[str]:
     blocked = [f"pins: {pins.blocked}"] if pins.blocked else []
-    return [*blocked, *(f"not a pin of this tree, so never deleted: {why}" for why in pins.foreign)]
+    return [
+        *blocked,
+        *(f"not a pin of this tree, so lakeplan never deletes it: {f}" for f in pins.foreign),
+    ]
 
 
 def _needs_branches(desired: DesiredRepository, server: ServerConfig, as_of: datetime) -> bool:
@@ -502,15 +505,15 @@ def _unexpanded(desired: DesiredRepository, planned: Iterable[str], live: Iterab
 
 
 def _not_yet_expanded(before: GcRules | None, after: GcRules, gc: GcDesired) -> list[str]:
-    """A warning about branches that a pattern matches and the stored rules lack, so are newer than an
-    apply."""
+    """A warning about branches that a pattern matches and the stored rules lack, because they are newer than
+    the last apply."""
     exact = {rule.name for rule in gc.branches if not rule.is_pattern}
     if before is None or not before.branches:
         return []
     new = [b for b in after.branches if b not in before.branches and b not in exact]
     if not new:
         return []
-    return [f"unexpanded since the last apply, and written by this one: {first_names(new)}"]
+    return [f"unexpanded since the last apply; an apply of this plan writes their rules: {first_names(new)}"]
 
 
 def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[str]:
@@ -520,10 +523,10 @@ def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[st
     existing = set(branches)
     oddities = []
     if stored.default_retention_days < 1:
-        oddities.append(f"the server stores {stored.default_retention_days} default days")
+        oddities.append(f"the server stores a default retention of {stored.default_retention_days} days")
     for branch, days in stored.branches.items():
         if days < 1:
-            oddities.append(f"the server stores {days} days for branch {branch!r}")
+            oddities.append(f"the server stores a retention of {days} days for branch {branch!r}")
         if branch not in existing:
             oddities.append(f"the server stores a rule for branch {branch!r}, which does not exist")
     return oddities

@@ -87,7 +87,8 @@ class Outcome:
 
 @lru_cache(1 << 12)  # a history has many commits and few masks
 def outcome_of(mask: int, horizon: Horizon) -> Outcome:
-    """The outcome for what has a mask. It expires by the change if it does in either course."""
+    """The outcome for a commit or object with this mask. It expires by the change if it does in either
+    course."""
     courses = _sides(horizon)
     losing = [(old, new) for old, new in courses if mask & old.server and not mask & new.server]
     kept_after = not losing and any(mask & new.server for _, new in courses)
@@ -252,8 +253,8 @@ def expires_later(
         return ()
     days = (min(moments) - now) // DAY_US
     return (
-        f"{count_of(len(moments), 'commit')} that would expire sooner, but not yet now, in 7 or in 30 days;"
-        f" the first in {days:,} days",
+        f"{count_of(len(moments), 'commit')} that would expire sooner, but at none of the times that a plan"
+        f" judges (now, in 7 and in 30 days); the first expires in {days:,} days",
     )
 
 
@@ -263,7 +264,7 @@ def _with_bit(masks: list[int], flags: Iterable[int], bit: int) -> list[int]:
 
 def unaffected(verdicts: Verdicts, blind_to: tuple[str, ...] = ()) -> Impact:
     """The impact if no commit expires: every figure is zero, and no range is read."""
-    impact = _of_commits(ImpactStatus.UNAFFECTED, "the verdict of no commit changes", verdicts, blind_to)
+    impact = _of_commits(ImpactStatus.UNAFFECTED, "no commit's verdict changes", verdicts, blind_to)
     zero = {
         name: replace(h, objects_expire=0, bytes_expire=0, objects_at_risk=0, bytes_at_risk=0)
         for name, h in impact.horizons.items()

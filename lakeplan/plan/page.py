@@ -414,8 +414,8 @@ def _most_pressing_first(row: Mapping[str, Any]) -> tuple[bool, str, int, str]:
 
 
 def own_commits(graph: CommitGraph) -> dict[str, tuple[int, int | None]]:
-    """For each branch, the number of commits of its main line that are on no other branch's, and the date of
-    the oldest (epoch seconds, or None if there are none)."""
+    """For each branch, the number of commits that only its main line contains, and the date of the oldest
+    (epoch seconds, or None if there are none)."""
     leading = [0] * len(graph)
     for head in graph.heads:
         leading[head] += 1
@@ -562,7 +562,7 @@ def report_page_document(
             graphs.append(graph)
         elif judged is not None:
             left_out.append(
-                f"{repository.key}: its commit graph, because the page would be too large; draw it alone"
+                f"the commit graph of {repository.key}, because the page would be too large; show it alone"
                 " with --target"
             )
         curve = next(
@@ -572,7 +572,7 @@ def report_page_document(
         branches.append(branches_document(repository, judged, plan.as_of))
     if len(shown) > MAX_DETAILED:
         rest = len(shown) - MAX_DETAILED
-        left_out.append(f"timeline and branches of {rest:,} more repositories; show them with --target")
+        left_out.append(f"the timeline and branches of {rest:,} more repositories; use --target for them")
     return {
         "format": REPORT_FORMAT,
         "plan": document,

@@ -110,7 +110,7 @@ class PinnedRulesAttempt(RulesAttempt):
             self.check_may_write(connection)
         elif not self.may_write(connection):
             raise PermissionDenied(
-                "the credentials may not change this repository's GC rules, which pins need",
+                "these credentials are not allowed to change this repository's GC rules, which pins need",
                 where=self.repository.key,
                 hint=f"Grant {self.permission} on the repository.",
             )
@@ -175,7 +175,7 @@ class PinnedRulesAttempt(RulesAttempt):
             text = f"{end.message} (pins or their rules were written before)"
             return replace(end, message=text, exit_code=int(ExitCode.PARTLY_DONE))
         # Everything new was written. The pins that are left keep more, not less.
-        text = f"the rules and new pins were written; deleting retired pins failed: {error}"
+        text = f"the rules and new pins were written, but deleting retired pins failed: {error}"
         self._note(status=Outcome.FAILED.value, message=text)
         code = ExitCode.PARTLY_DONE if self._changed else error.exit_code
         return self.ended(Outcome.FAILED, text, error.hint, int(code))
@@ -207,7 +207,7 @@ class PinnedRulesAttempt(RulesAttempt):
             except LakeplanError as error:
                 if not may_have_acted(error):
                     if isinstance(error, UnexpectedAnswer) and error.status == CONFLICT:
-                        # Somebody else created it since. It must not be on record, so it is never deleted.
+                        # Somebody else created it since. It must not be on record, or it would be deleted.
                         self._write_record(one for one in self._all_pins() if one not in pins[number:])
                     raise
             if number == 0:

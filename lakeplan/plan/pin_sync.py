@@ -1,4 +1,4 @@
-"""``lakeplan pins sync``: brings the pins of repositories up to date, but no rule of the tree."""
+"""``lakeplan pins sync``: brings the pins of repositories up to date, but writes no rule of the tree."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class SyncOptions:
 def sync_pins(
     tree: DesiredTree, options: SyncOptions, plan_ports: Ports, ports: ApplyPorts, run: Run
 ) -> ApplyReport:
-    """Creates missing pins and writes their rules. Retired pins are deleted only if the tree's settings of
-    the repository are those of the last apply. If not, a plan must show first what their deletion would
-    expire."""
+    """Creates missing pins and writes their rules. Retired pins are deleted only if the tree's settings for
+    the repository are those of the last apply. Otherwise, a plan must first show which data their deletion
+    would expire."""
     run = replace(run, command=COMMAND)
     known = known_repositories(ports.state)
     on_record = known | repositories_of(ports.state, KIND)
@@ -145,7 +145,7 @@ def _refused(repository: RepositoryPlan, of_plan: Iterable[GateResult]) -> Appli
     shut = [g for g in gates if g.outcome is GateOutcome.REFUSED and g.stops == APPLY]
     if not shut:
         return None
-    text, hint = "; ".join(gate_text(gate) for gate in shut), f"Override with {shut[0].opens_with}."
+    text, hint = "; ".join(gate_text(gate) for gate in shut), f"Override it with {shut[0].opens_with}."
     return pins_unchanged(repository, text, hint, int(ExitCode.REFUSED))
 
 

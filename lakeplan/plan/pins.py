@@ -112,8 +112,8 @@ def inspect_pins(
         raise GateRefused(
             f"pins cannot be changed safely: {loss}",
             where=desired.key,
-            hint="Nothing was written. Change the rules without pins first, or report this with the output of"
-            " `lakeplan explain` for the commit.",
+            hint="Change the rules without pins first, or report this problem with the output of `lakeplan"
+            " explain` for the commit. Nothing was written.",
         )
     plan = PinsPlan(options.as_of, tuple(_rows(change, record)), tuple(foreign), blocked, desired.pins.max)
     return PinInspection(stored, record, history, change, plan)
@@ -143,7 +143,7 @@ def _free(want: Sequence[Pin], stored: StoredRules) -> tuple[list[Pin], list[str
     used, free, taken = {branch.id for branch in stored.others}, [], []
     for pin in want:
         if pin.name in used:
-            taken.append(f"{pin.name}: commit {pin.commit_id} cannot be pinned, {NAME_TAKEN}")
+            taken.append(f"{pin.name}: commit {pin.commit_id} cannot be pinned, because {NAME_TAKEN}")
         else:
             used.add(pin.name)
             free.append(pin)
@@ -160,7 +160,7 @@ def _not_reviewed(pins: Collection[Pin], want: Collection[Pin], retire: Collecti
 
 def _rows(change: Change, record: PinRecord) -> list[PinRow]:
     """The pins of a plan. A pin on record that no longer exists and is not required counts as retired,
-    because its rule is left."""
+    because its rule still exists."""
     there = {pin.name for pin in change.have}
     stored = change.stored.branches if change.stored is not None else None
     holds = {pin.name: set(pin.holds) for pin in change.have}

@@ -113,7 +113,7 @@ class _Asked:
         amount = stored.amount(expires)
         expired = count_of(result.amount(expires).objects, "object that expires", "objects that expire")
         return (
-            f"of {expired}, {count_of(amount.objects, 'was', 'were')} stored"
+            f"of {expired}, {count_of(amount.objects, 'was', 'were')} in storage"
             f" ({count_of(amount.size_bytes, 'byte')}) when the S3 inventory of {stored.created} was made",
         )
 
@@ -171,7 +171,7 @@ class _Planner:
             plans += broken
             names += unnamed
         if not wanted and not plans:
-            if lost:  # what a glob names there is not known: "no changes" would be a guess
+            if lost:  # the repositories that a glob matches there are unknown: "no changes" would be a guess
                 raise next(iter(lost.values()))
             _refuse_empty(tree, options.selection)
         servers = {p.server for p in plans}
@@ -181,7 +181,7 @@ class _Planner:
             if server not in servers
             for glob in lost_globs(tree, server, options.selection)
         ]
-        if not lost:  # what a glob names on a lost server is not known
+        if not lost:  # the repositories that a glob matches on a lost server are unknown
             self.overrides.check_named([desired.key for desired, _ in wanted] + [p.key for p in plans])
         planned, runner = self._plan_all(wanted)
         plans += planned
@@ -228,7 +228,7 @@ class _Planner:
             known = names_on(server, options.known | (options.judge or frozenset()))
             named = [d for d in tree.resolve(server, known) if options.selection.takes(d)]
             return [], [failed(d, endpoint, failure_of(error)) for d in named], []
-        # A repository in a plan file that no longer exists on the server must fail by its name.
+        # A repository in a plan file that no longer exists on the server must fail under its name.
         expected = {*live, *names_on(server, options.judge or frozenset())}
         desired = [d for d in tree.resolve(server, expected) if options.selection.takes(d)]
         unnamed = [f"{server}/{name}" for name in tree.unmanaged(server, live)]
@@ -400,7 +400,7 @@ def _refuse_empty(tree: DesiredTree, selection: Selection) -> None:
         raise UsageError(f"the tree has no server {selection.server!r}", hint=f"Use one of {names}.")
     if not selection.everything:
         raise UsageError(
-            "the selection matches no repository of the tree",
+            "the selection matches no repository in the tree",
             hint="Check --target (a name, server/name or a glob), --owner and --server.",
         )
 
@@ -415,9 +415,7 @@ def _collector_warnings(plan: RepositoryPlan, desired: DesiredRepository, as_of:
     warnings = []
     if holds := active_holds(desired.holds, as_of):
         named = f"{len(holds)} hold{'s' * (len(holds) != 1)}"
-        warnings.append(
-            f"{named}: `lakeplan sweep` keeps what they name, but the official collector ignores them"
-        )
+        warnings.append(f"{named}: `lakeplan sweep` respects holds, but the official collector ignores them")
     protected = [
         t.tag for t in plan.impact.tags if any(matches(t.tag, glob) for glob in desired.safety.protected_tags)
     ]

@@ -116,14 +116,14 @@ def checked(plan: Plan, steps: Iterable[RunStep], run_id: str) -> Plan:
                 raise StalePlan(
                     f"the plan does not restore the {name} from before run {run_id}",
                     where=step.repository,
-                    hint="Something changed in the meantime. Run the command again.",
+                    hint="Run the command again, because something changed in the meantime.",
                 )
             if again:
                 warnings.append(
-                    f"{step.repository}: its {name} were changed again after run {run_id}; that change is"
-                    " undone too"
+                    f"{step.repository}: its {name} were changed again after run {run_id}, and the rollback"
+                    " undoes that change too"
                 )
-    warnings.append(f"this is a rollback: it restores the rules from before run {run_id}")
+    warnings.append(f"this plan is a rollback to the rules from before run {run_id}")
     return replace(plan, warnings=(*plan.warnings, *sorted(warnings)))
 
 

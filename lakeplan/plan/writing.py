@@ -138,7 +138,7 @@ def _failed(
     if not attempts:
         return [pins_unchanged(repository, str(error), error.hint, code)]
     failed, *rest = attempts[first:]
-    text = f"not tried, because {failed.called} failed"
+    text = f"not tried, because writing {failed.called} failed"
     return [failed.failed(error), *(a.ended(Outcome.FAILED, text, "", code) for a in rest)]
 
 
@@ -153,7 +153,7 @@ def _write_one(
     if live is not None and live.failure is not None:
         failure = live.failure
         text, hint, code = failure.message, failure.hint, failure.exit_code
-        # Only pins were to be changed, and no attempt can be made of them without the repository.
+        # Only pins were to be changed, and they cannot be changed without the repository.
         pins = [pins_unchanged(repository, text, hint, code)]
         return [a.ended(Outcome.FAILED, text, hint, code) for a in attempts] or pins
     done: list[Applied] = []
@@ -162,7 +162,7 @@ def _write_one(
 
         # If shorter retention were recorded with a wrong time, sweep.settle would be shorter.
         clocks = server_clock(connection.reader, repository.name, run.now, where=repository.key)
-        _check_state(repository.key, ports)  # again, because the repositories before may have taken long
+        _check_state(repository.key, ports)  # again, because earlier repositories may have taken long
         lease = Lease(ports.state, repository.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest)
         with lease:
             claim(repository.name, repository.key, ports.tree, connection, run)

@@ -234,5 +234,5 @@ def it_says_when_the_baseline_cannot_be_recorded_and_applies_all_the_same(world)
     world.write(".lakeplan/baselines/prod/analytics.json", "{")
     result = world.lakeplan("apply", "--auto-approve")
     assert result.code == 0
-    assert "drift may not see edits of prod/analytics" in " ".join(result.out.split())
+    assert "drift may miss edits of prod/analytics" in " ".join(result.out.split())
     assert world.api.rules("events") == {"*": 30}

@@ -456,7 +456,10 @@ class DescribePolicies:
         settle_on(licensed, POLICIES.replace("max_age: 1w", "max_age: 2w"))
         licensed.write("repositories/all.yaml", POLICIES)
         edit_policies(licensed, lambda p: p[2].update(max_age=60))
-        assert reason() == "the tree's branch lifecycle policies changed too and have not been applied"
+        assert (
+            reason()
+            == "the tree's branch lifecycle policies changed too, and the change has not been applied"
+        )
         edit_policies(licensed, lambda p: p.clear())
         assert "write `branch_lifecycle: clear`" in reason()
         shown = licensed.lakeplan("drift", "--write").out

@@ -35,7 +35,7 @@ def it_warns_of_holds_on_branches_and_tags_that_are_not_there(world):
     (repository,) = world.lakeplan("plan", "--format", "json").json["repositories"]
     assert [w for w in repository["warnings"] if "keeps nothing" in w] == [
         f"repositories/analytics.yaml:{place}' keeps nothing, because the repository has no {kind} of"
-        " that name. Nothing is deleted here until you correct it"
+        " that name. Nothing in this repository is deleted until you correct it"
         for place, kind in (
             ("6:18: the hold on branch 'mian", "branch"),
             ("8:15: the hold on tag 'w1", "tag"),

@@ -308,7 +308,7 @@ class DescribeServersWithoutPolicies:
         result = world.lakeplan("plan")
         assert result.code == 1
         flat = " ".join(result.out.split())
-        assert "but this server has no branch lifecycle" in flat
+        assert "but this server does not support branch policies" in flat
         assert "license" in flat
 
     def it_says_under_the_engine_lakeplan_that_branches_run_enforces_them(self, world):
@@ -328,7 +328,7 @@ class DescribeServersWithoutPolicies:
         rules(world)
         result = world.lakeplan("plan")
         assert result.code == 1
-        assert "has no object lifecycle" in " ".join(result.out.split())
+        assert "does not support object rules" in " ".join(result.out.split())
 
 
 def rules(world, days: int = 90, more: str = "") -> None:

@@ -217,7 +217,7 @@ def full_plan() -> Plan:
         None,
         impact=Impact(
             ImpactStatus.UNAFFECTED,
-            reason="the verdict of no commit changes",
+            reason="no commit's verdict changes",
             horizons=horizons((20, 20), dict.fromkeys(Horizon, 0), kept=None),
             backlog=Backlog(5),
         ),

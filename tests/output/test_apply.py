@@ -26,7 +26,7 @@ def a_report() -> ApplyReport:
                 Outcome.FAILED,
                 A,
                 B,
-                "prod/analytics: the rules have changed since the plan (ETag 77aa, but 1a1a in the plan)",
+                "prod/analytics: the rules have changed since the plan (ETag 77aa instead of 1a1a)",
                 "Run `lakeplan plan` again and have it reviewed. --force skips this check.",
                 5,
             ),

@@ -69,7 +69,7 @@ def fates(plans: Any) -> tuple[BranchFate, ...]:
 def full(plans: Any, fates: Any) -> Any:
     """A change of policies with branches that go, the same elsewhere, a reordering, a clear, object rules."""
     nothing = plans.horizons((90, 90), dict.fromkeys(Horizon, 0))
-    quiet = Impact(ImpactStatus.UNAFFECTED, "the verdict of no commit changes", nothing)
+    quiet = Impact(ImpactStatus.UNAFFECTED, "no commit's verdict changes", nothing)
 
     def repository(name: str, **fields: Any) -> RepositoryPlan:
         rules = GcRules(21, {"main": 28})

@@ -259,7 +259,7 @@ def make_checked(
         if why:
             bad.append(
                 importing.SkippedRepository(
-                    repository.key, f"no tree can express what is stored: {'; '.join(why)}"
+                    repository.key, f"no tree can express the stored rules: {'; '.join(why)}"
                 )
             )
         else:
