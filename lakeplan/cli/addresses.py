@@ -63,7 +63,7 @@ def _place(environ: Mapping[str, str], tree: Path) -> Path | None:
 
 
 def is_state_inside(url: str, tree: Path) -> bool:
-    """Whether a state URL names a folder of the tree. Raises LakeplanError where a link leads out of it."""
+    """Whether a state URL names a folder in the tree. Raises LakeplanError if a link leads out of it."""
     location = parse_location(url) if url.startswith("file:") else None
     if not isinstance(location, FolderLocation):
         return False
@@ -106,7 +106,9 @@ class KnownAddresses:
                 file.flush()
                 os.replace(file.name, self.place)
         except OSError as error:
-            _log.warning("%s: cannot write (%s): the approval was not saved", self.place, error.strerror)
+            _log.warning(
+                "%s: cannot be written (%s), so the approval was not saved", self.place, error.strerror
+            )
 
     def _read(self) -> dict[str, dict[str, object]]:
         if self.place is None:

@@ -81,7 +81,7 @@ class Pairing:
     def lost_servers(self) -> Iterator[WeakenedSetting]:
         """The servers of the base that have repositories and whose endpoint the tree no longer has. Nothing
         can be compared there, so the base's safety settings no longer apply. Also the names that now belong
-        to another server: overrides, ``manages`` and whatever else names such a server now concern the other
+        to another server: overrides, ``manages`` and everything else with that name now apply to the other
         one."""
         if self.base is None:
             return
@@ -97,7 +97,8 @@ class Pairing:
             yield WeakenedSetting(WHOLE_TREE, f"server {name}", server.endpoint_url, after, where)
 
     def changed_servers(self) -> Iterator[WeakenedSetting]:
-        """Changes of servers that are in both trees. Of several names at the base each is compared."""
+        """Changes of servers that are in both trees. If a server has several names at the base, each is
+        compared."""
         for name, now in self.head.servers.items():
             for old in self._servers_at_base(name).values():
                 yield from changed_server(old, now)
@@ -175,7 +176,7 @@ class Base:
         loosenings = weakened_settings(before, mine, today)
         warnings = plan.warnings
         if self.tree is None:
-            warnings += (f"{self.ref} has no {ROOT_FILE}, so the tree is compared with the defaults",)
+            warnings += (f"{self.ref} has no {ROOT_FILE}, so the tree is compared with the default settings",)
         pairing = Pairing(self.tree, tree, self.guards.safety)
         pairs = tuple(pairing.repositories(plan))
         looser = [loosening for before, now in pairs for loosening in weakened_repository(before, now, today)]
@@ -206,9 +207,9 @@ def _overrides_last(listed: Iterable[WeakenedSetting]) -> tuple[WeakenedSetting,
 
 
 def read_base(folder: Path, ref: str, *, is_new: bool = False) -> Base:
-    """Reads the tree of ``folder`` at ``ref``. ``is_new``: it has none there. Raises LakeplanError when it
-    cannot be read or is missing, UsageError when a new tree exists there, ConfigError when it does not
-    validate."""
+    """Reads the tree of ``folder`` at ``ref``. ``is_new``: there is no tree at ``ref``. Raises LakeplanError
+    if the tree cannot be read or is missing, UsageError if a new tree already exists there, and ConfigError
+    if it does not validate."""
     work = find_work_folder(folder)
     commit = commit_of(work, ref)
     has_tree = has_file(work, commit, ROOT_FILE)
@@ -278,8 +279,8 @@ class PlanChecks:
 
     @property
     def may_run(self) -> bool:
-        """Whether checks may run. Without a base they come from the checkout, so only somebody who trusts it
-        may run them."""
+        """Whether checks may run. Without a base, they come from the checkout, so only a person who trusts
+        it may run them."""
         return self.base is not None or self.forced or sys.stdin.isatty()
 
     @property
@@ -367,7 +368,7 @@ def _contents(top: Path, word: str) -> dict[str, bytes | None]:
 
 
 def _drop_links_out(folder: Path) -> None:
-    """Removes symbolic links that lead out of a folder: their targets may be anybody's files."""
+    """Removes symbolic links that lead out of a folder, because their targets may be any files."""
     top = os.path.realpath(folder)
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):

@@ -56,9 +56,9 @@ class CommandGroup:
 
     commands: Mapping[str, Command]
     help: str = ""
-    """Where it is longer than in the list of commands."""
+    """Set if it is longer than in the list of commands."""
     cls: type[TyperGroup] | None = None
-    """What the first word alone does; None: its help."""
+    """What the first word alone does; None: print its help."""
 
     def add(self, app: typer.Typer, name: str, short_help: str) -> None:
         group = typer.Typer(

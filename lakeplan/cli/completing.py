@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def repositories(context: typer.Context) -> list[str]:
-    """Entries of the tree by name, with their server where two servers share the name."""
+    """Entries of the tree by name, with their server if two servers have the name."""
     tree = _tree(context)
     if tree is None:
         return []
@@ -54,7 +54,7 @@ def _written(tree: Tree, name: str) -> list[str]:
 
 def _tree(context: typer.Context) -> Tree | None:
     """None for a tree with problems: a shell cannot show them."""
-    # Every command has these completions, and most command lines complete nothing.
+    # Imported here because every command has these completions, but most invocations complete nothing.
     from lakeplan.tree.tree import load_tree
 
     try:
@@ -64,7 +64,7 @@ def _tree(context: typer.Context) -> Tree | None:
 
 
 def check_server(tree: Tree, server: str | None) -> None:
-    """Raises UsageError for the name of a server that the tree does not have."""
+    """Raises UsageError if the tree does not have the server."""
     if server is not None and server not in tree.servers:
         raise UsageError(f"the tree has no server {server!r}", hint=f"Use one of {', '.join(tree.servers)}.")
 
@@ -101,7 +101,7 @@ def targeted(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[Reposito
     matching = [r for r in plan.repositories if any(names_repository(g, r.server, r.name) for g in globs)]
     if globs and not matching:
         raise UsageError(
-            "no repository of the plan matches --target",
+            "no repository in the plan matches --target",
             where=str(plan_file),
             hint=f"Run `lakeplan show {plan_file}` to list their names. Quote globs, for example 'team-*'.",
         )

@@ -30,7 +30,7 @@ def remember_redaction(value: bool) -> bool:
 
 
 def forget_redaction() -> None:
-    """Before a command line is read."""
+    """Resets the option before a command line is read."""
     _REDACTS.set(False)
 
 
@@ -73,7 +73,7 @@ def confirm(question: str, *, otherwise: str, no_color: bool) -> bool:
 
 
 def _indented(text: str) -> str:
-    """Further lines of a message begin with blanks, so that none can pass for a separate message."""
+    """Indents further lines of a message, so that none can look like a separate message."""
     first, *rest = text.split("\n")
     return "\n".join([first, *(line if line.startswith("  ") else f"  {line}" for line in rest)])
 
@@ -110,7 +110,7 @@ def configure_logging(level: str) -> None:
 
 
 class _SafeFormatter(logging.Formatter):
-    """Log lines quote servers and libraries too: they are cleaned, and redacted as errors are."""
+    """Cleans and redacts log lines like errors, because they also quote servers and libraries."""
 
     def format(self, record: logging.LogRecord) -> str:
         first, *rest = redacted_message(super().format(record)).split("\n")

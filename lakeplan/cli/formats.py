@@ -1,7 +1,7 @@
 """Registers every output format: the documents that it supports, and the functions that render them.
 
-All documents have the rich form and JSON, which their commands give themselves. A renderer is imported when
-its format is asked for.
+All documents have the rich form and JSON, which their commands provide. A renderer is imported when its
+format is requested.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Format:
     name: str
     renderers: Mapping[str, str] = field(default_factory=dict)
     mode: int = PRIVATE
-    """Of its files."""
+    """The mode of its files."""
 
 
 FORMATS = (
@@ -114,7 +114,7 @@ _MODES = {format.name: format.mode for format in FORMATS}
 
 
 def formats_of(kind: str) -> tuple[str, ...]:
-    """The formats of a kind of document. A kind that no format lists has the rich form and JSON."""
+    """The formats of a kind of document. A kind that no format lists has only the rich form and JSON."""
     return tuple(f.name for f in FORMATS if f.name in (RICH, JSON) or kind in f.renderers)
 
 

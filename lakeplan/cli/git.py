@@ -1,8 +1,8 @@
-"""Reads a folder as it is in a git commit. It changes nothing in the work tree or the repository.
+"""Reads a folder as it is in a git commit. Changes nothing in the work tree or the repository.
 
-The checkout is untrusted: it comes from the author of the pull request. Only the repository of the work tree
-itself is read. A bare repository inside it, a submodule, and whatever a ``.git`` file of the tree names are
-not. lakeplan runs no program that the repository's configuration names, and fetches nothing.
+The checkout is untrusted, because it comes from the author of the pull request. lakeplan reads only the
+repository of the work tree itself, and not a bare repository inside it, a submodule, or what a ``.git`` file
+in the tree names. It runs no program that the repository's configuration names, and fetches nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lakeplan.values.bodies import TooSlow
 from lakeplan.values.local import absolute_entries, find_program
 
 _LARGEST = 8 * 1024 * 1024
-"""Bytes. Larger files are written as holes of their size: a tree that reads one does not validate."""
+"""Bytes. Larger files are written as holes of their size, and a tree that reads one does not validate."""
 _MOST = 256 * 1024 * 1024
 """Bytes of all files of the folder."""
 _SHA256_DIGITS = 64
@@ -83,7 +83,7 @@ def find_work_folder(folder: Path) -> WorkFolder:
     for part in (*reversed(logical.parents), logical):
         if part.is_symlink() and _top_of(Path(os.path.realpath(part.parent))) is not None:
             raise LakeplanError(
-                f"{part.name} is a symbolic link in a git work tree, so its history is not that of the tree",
+                f"{part.name} is a symbolic link in a git work tree, so git has no history of the tree there",
                 where=str(part),
                 hint="Replace the link with the folder itself, or use -C with the folder that it points to.",
             )
@@ -161,7 +161,7 @@ def is_dirty(folder: Path, files: Collection[str]) -> bool | None:
 
 
 def _differs(path: Path, blob: _Blob) -> bool:
-    """Whether the content has another id in git, with the line ends of a checkout and those of a commit."""
+    """Whether the content has a different id in git, both with a checkout's line ends and a commit's."""
     try:
         data = limits.read_file(path, limits.TREE_FILE_BYTES)
     except (OSError, TooLarge):
@@ -172,8 +172,8 @@ def _differs(path: Path, blob: _Blob) -> bool:
 
 
 def has_file(work: WorkFolder, commit: str, name: str) -> bool:
-    """Whether the folder has a file ``name`` in the commit. Raises LakeplanError where a part of its path is
-    something else, such as a link, a submodule or a file in the place of a folder."""
+    """Whether the folder has a file ``name`` in the commit. Raises LakeplanError if a part of its path is
+    something else, such as a link, a submodule, or a file in place of a folder."""
     path = f"{work.prefix}/{name}" if work.prefix else name
     parts = PurePosixPath(path).parts
     paths = ["/".join(parts[: n + 1]) for n in range(len(parts))]
@@ -327,7 +327,7 @@ def _no_repository(folder: Path, reason: str) -> LakeplanError:
     return LakeplanError(
         f"--base needs a git repository: {reason}",
         where=str(folder),
-        hint="Run in a git work tree that contains the tree, or without --base.",
+        hint="Run in a git work tree that contains the tree, or run without --base.",
     )
 
 
@@ -357,8 +357,8 @@ def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.Completed
 
 
 def _run(command: list[str], environ: dict[str, str], given: bytes) -> subprocess.CompletedProcess[bytes]:
-    """As ``subprocess.run``, but git is stopped as soon as its answer is too long or stops: a commit of
-    1 kB may list folders without end, and a file that git opens may be a pipe that nobody writes to."""
+    """Like ``subprocess.run``, but kills git as soon as its answer gets too long or stops arriving: a commit
+    of 1 kB may list endless folders, and a file that git opens may be a pipe that nobody writes to."""
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
         stdin.write(given)
         stdin.seek(0)
@@ -392,7 +392,7 @@ def _answer(pipe: int) -> bytes:
 
 
 def _limit_memory(pid: int) -> None:
-    """Small objects may unpack to any size. What git maps of its packs does not count."""
+    """Limits git's memory, because small objects may unpack to any size. Mapped packs do not count."""
     if hasattr(resource, "prlimit"):
         size = limits.GIT_MEMORY_BYTES
         with contextlib.suppress(OSError):  # it has ended already

@@ -33,7 +33,7 @@ class _Lakeplan(TyperGroup):
     """The command line, whose commands are imported when they are needed."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Typer's panels, of commands that have only their names: nothing is imported."""
+        """Typer's panels, from the commands' names alone, so that nothing is imported."""
         shown = TyperGroup(
             name=self.name,
             help=self.help,
@@ -83,7 +83,7 @@ def build_app() -> typer.Typer:
 
 @cache
 def whole_command() -> click.Command:
-    """The command line, built once a process."""
+    """The command line, built once per process."""
     command = get_command(build_app())
     assert isinstance(command, TyperGroup)
     command.commands = Commands()  # type: ignore[assignment]  # it gives commands only, whatever lies in it
@@ -100,7 +100,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         command = whole_command()
         code = command.main(args=list(arguments), prog_name="lakeplan", standalone_mode=False)
-        sys.stdout.flush()  # what cannot be written is an error of the command
+        sys.stdout.flush()  # a failure to write is an error of the command
     except click.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE
@@ -116,15 +116,15 @@ def run(arguments: Sequence[str]) -> int:
         _explain(error)
         return error.exit_code
     except (BrokenPipeError, SystemExit):
-        # The reader of our output (head, less) went away; typer makes SystemExit of it. Nothing more can be
-        # printed, and it is not 0: a gate may have refused what the reader did not wait for.
+        # The reader of our output (head, less) has exited; typer turns that into SystemExit. Nothing more can
+        # be printed. The code is not 0, because a gate may have refused after the reader exited.
         return ExitCode.ERROR
-    except Exception as error:  # noqa: BLE001 - the last resort: a person never meets a traceback
+    except Exception as error:  # noqa: BLE001 - the last resort: people never see a traceback
         _log.debug("unexpected error\n%s", traceback.format_exc())
         if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
             print_error(
                 f"cannot write the output: {error.strerror}",
-                hint="Free space at the output location, and run the command again.",
+                hint="Check the space and permissions at the output location, then run the command again.",
             )
             return ExitCode.ERROR
         print_error(
@@ -132,7 +132,7 @@ def run(arguments: Sequence[str]) -> int:
             hint="This is a bug in lakeplan. Run again with --log-level debug and report what it prints.",
         )
         return ExitCode.ERROR
-    if code == ExitCode.INTERRUPTED:  # typer makes this code of Ctrl-C, and says nothing
+    if code == ExitCode.INTERRUPTED:  # typer returns this code after Ctrl-C, and prints nothing
         print_error("interrupted", hint="Run the same command again to continue.")
     return code if isinstance(code, int) else ExitCode.OK
 
@@ -154,7 +154,7 @@ def _explain_usage(error: click.UsageError, command: click.Command, arguments: S
 
 
 def _named(command: click.Command, arguments: Sequence[str]) -> str:
-    """The command that a line begins with; an option without its value is an error that does not say."""
+    """The command at the start of a line, because the error for a missing value does not name it."""
     words = ["lakeplan"]
     for argument in arguments:
         if not isinstance(command, TyperGroup) or argument not in command.commands:
@@ -165,7 +165,7 @@ def _named(command: click.Command, arguments: Sequence[str]) -> str:
 
 
 def _from_environment(error: click.BadParameter) -> str:
-    """Names the variable that holds a wrong value: who set it may not be who reads this."""
+    """Names the variable that has a wrong value, because the person who reads this may not have set it."""
     context, parameter = error.ctx, error.param
     if context is None or parameter is None or parameter.name is None:
         return ""
@@ -187,8 +187,8 @@ def _explain(error: LakeplanError) -> None:
 
 
 def interrupt_on_sigterm() -> None:
-    """On a terminal SIGTERM ends a command as Ctrl-C does: bars go and the cursor comes back. A second one
-    ends it at once. Elsewhere it ends as any process does."""
+    """On a terminal, SIGTERM ends a command like Ctrl-C: bars disappear and the cursor comes back. A second
+    SIGTERM ends it immediately. Elsewhere, SIGTERM has its default effect."""
     if not sys.stderr.isatty():
         return
 
@@ -200,7 +200,8 @@ def interrupt_on_sigterm() -> None:
 
 
 def open_standard_streams() -> None:
-    """Opens those that the caller closed, such as by ``2>&-``, so that no record gets their numbers."""
+    """Opens standard streams that the caller closed, such as with ``2>&-``, so that no other file gets their
+    numbers."""
     while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(handle)
@@ -220,8 +221,8 @@ def main() -> None:
 
 
 def _end_at_once(code: int) -> NoReturn:
-    """End the process without waiting for threads. After Ctrl-C some still read, and Python would wait for
-    them. Threads of libraries can also fail while Python shuts down, and then a successful apply would end
+    """Ends the process without waiting for threads. After Ctrl-C, some still read, and Python would wait for
+    them. Threads of libraries can also fail while Python shuts down, so that a successful apply would end
     with an error."""
     try:
         atexit._run_exitfuncs()

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 Age = Annotated[str, option("Keep objects younger than this, for example 24h.", "AGE")]
 NoListing = Annotated[bool, option("Do not list stored objects. Figures are then upper bounds.")]
-UncommittedAge = Annotated[str, option("Fail if the newest list of uncommitted addresses is older.", "AGE")]
+UncommittedAge = Annotated[
+    str, option("Fail if the newest list of uncommitted addresses is older than this.", "AGE")
+]
 StorageNamespace = Annotated[
-    str | None, option("Storage namespace URL on the server, if it differs from the URL given here.", "URL")
+    str | None, option("Namespace URL as the server knows it, if it differs from --namespace.", "URL")
 ]
 EndpointUrl = Annotated[str | None, option("S3 endpoint.", "URL")]
 Region = Annotated[str | None, option("S3 region.", "REGION")]

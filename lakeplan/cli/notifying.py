@@ -1,4 +1,4 @@
-"""Notifications of a command: to channels of the tree, at URLs of the environment."""
+"""Sends notifications of a command to the tree's channels, whose URLs are in the environment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def publisher_of(config: NotifyConfig | None, environ: Mapping[str, str]) -> Pub
     if config is None:
         return NoPublisher()
 
-    # What speaks HTTP, and what writes payloads, is imported only when something is sent.
+    # The modules for HTTP and payloads are imported only when something is sent.
     def post(channel: Channel, payload: bytes, id: str, seconds: float) -> Answer:
         from lakeplan.review.webhook import Webhooks
 
@@ -42,8 +42,8 @@ def publisher_of(config: NotifyConfig | None, environ: Mapping[str, str]) -> Pub
 
 
 def notify(session: Session, occasion: Occasion | None, reviewed: NotifyConfig | None = None) -> None:
-    """Notifies the channels of the tree, and warns of each that fails. ``reviewed`` is the base tree's
-    ``notify``, which a pull request cannot change for itself. Without either nothing is sent."""
+    """Notifies the channels of the tree, and warns about each that fails. ``reviewed`` is the base tree's
+    ``notify``, which a pull request cannot change for itself. Without either, nothing is sent."""
     config = reviewed or session.tree.notify
     if occasion is None or config is None:
         return

@@ -276,8 +276,8 @@ def _allowed_here(
     allow: Annotated[
         list[str] | None,
         _allow_option(
-            "Override this gate. Needs a terminal. Name the repository when the gate affects several."
-            " Repeatable."
+            "Override this gate. Works only at a terminal. If the gate refuses several repositories, name"
+            " the repository. Repeatable."
         ),
     ] = None,
 ) -> frozenset[str]:

@@ -130,18 +130,18 @@ class Outputs:
             return self
         if self.is_stdout_used:
             raise UsageError(
-                "a page and a document would be written to standard output",
+                "a page and a document would both be written to standard output",
                 hint="Give --html or --out a file.",
             )
         return replace(self, all=tuple(output for output in self.all if output.path is not None))
 
     def check(self, supported: Sequence[str]) -> None:
-        """Refuse formats that a command does not have with one of its options. Raises UsageError."""
+        """Raises UsageError for formats that a command does not support with one of its options."""
         _check_formats((output.format for output in self.all), supported)
 
     def check_files(self) -> None:
-        """Check that the files of ``--out`` can be written, before a command deletes or writes anything: a
-        wrong path must not lose its report. Raises LakeplanError."""
+        """Check that the files of ``--out`` can be written before a command deletes or writes anything, so
+        that a wrong path does not lose its report. Raises LakeplanError."""
         for output in self.all:
             if output.path is not None:
                 check_writable(output.path)

@@ -54,7 +54,7 @@ def host_of(environ: Mapping[str, str]) -> Host:
         return GitLab.of(environ)
     raise UsageError(
         "this is not a job of GitHub Actions or GitLab CI",
-        hint="Run `lakeplan plan` and `lakeplan apply` elsewhere.",
+        hint="Outside CI, run `lakeplan plan` and `lakeplan apply`.",
     )
 
 
@@ -96,11 +96,11 @@ class Pipeline:
         return done
 
     def comment(self, page: str) -> int:
-        """Comments the plan that ``plan`` made, and says which other pull requests change the same."""
+        """Posts the plan that ``plan`` made, and lists pull requests that change the same repositories."""
         host = host_of(self.environ)
         number = host.here()
         if number is None or not self._has(COMMENT):
-            _say("There is no pull request or no plan to comment on.")
+            _say("There is nothing to post, because this job has no pull request or no plan.")
             return ExitCode.OK
         body = with_page(_text(self.into / COMMENT), page)
         passed = False
@@ -115,7 +115,7 @@ class Pipeline:
 
     # ---- apply
     def apply(self) -> int:
-        """Applies the plan of every pull request that the push merged, and says in each how it ended."""
+        """Applies the plan of every pull request that the push merged, and posts the result on each."""
         host = host_of(self.environ)
         merged = host.merged()
         if not merged:
@@ -223,7 +223,7 @@ class Pipeline:
                 f"there is no mark {asked.mark}", hint="Run `lakeplan sweep list` to list the marks."
             )
         request = check_merge(host, asked, _commit_in(Path(shown), asked.mark))
-        reason = f"comment {asked.comment} of {asked.login} on pull request {request.number}"
+        reason = f"comment {asked.comment} by {asked.login} on pull request {request.number}"
         by = {APPROVED_BY: asked.login, PULL_REQUEST: str(request.number)}
         named = replace(self, environ={**self.environ, **by})
         done = named._run("sweep", "approve", asked.mark, "--reason", reason, *self.more)
@@ -312,7 +312,7 @@ def _make_folder(folder: Path, names: Sequence[str]) -> None:
     try:
         if folder.is_symlink():
             raise LakeplanError(
-                "it is a symbolic link", where=str(folder), hint="Remove it from the checkout."
+                "the folder is a symbolic link", where=str(folder), hint="Remove it from the checkout."
             )
         folder.mkdir(parents=True, exist_ok=True)
         for name in names:
@@ -321,7 +321,7 @@ def _make_folder(folder: Path, names: Sequence[str]) -> None:
         raise LakeplanError(
             f"cannot prepare the folder for results: {error.strerror}",
             where=str(folder),
-            hint="Use --into DIR.",
+            hint="Choose another folder with --into.",
         ) from None
 
 
@@ -330,7 +330,7 @@ def _text(path: Path) -> str:
 
 
 def _commit_in(path: Path, mark_id: str) -> str | None:
-    """The tree commit of a mark, from the document of ``sweep show``, or None if that has none."""
+    """The tree commit of a mark, from the document of ``sweep show``, or None if it names none."""
     try:
         (commit,) = [
             m["tree_commit"] for m in parse_json(read_file(path))["marks"] if m["mark_id"] == mark_id

@@ -36,7 +36,7 @@ _CALENDAR = re.compile(
 
 
 def parse_time(text: str) -> datetime:
-    """ISO 8601 (UTC unless it says otherwise) or epoch seconds, as an aware UTC datetime.
+    """Parse ISO 8601 (UTC if it names no time zone) or epoch seconds into an aware UTC datetime.
 
     Raises UsageError for anything else.
     """
@@ -47,7 +47,7 @@ def parse_time(text: str) -> datetime:
     if moment is None:
         with suppress(ValueError):
             moment = datetime.fromisoformat(text.strip().replace("z", "Z"))
-    if moment is None or not 1 < moment.year < LAST_YEAR:  # at the calendar's ends nobody can calculate
+    if moment is None or not 1 < moment.year < LAST_YEAR:  # calculations fail at the ends of the calendar
         raise UsageError(
             f"{text!r} is not a time",
             hint="Use ISO 8601, for example 2026-03-31T12:00:00Z, or epoch seconds.",
@@ -58,7 +58,7 @@ def parse_time(text: str) -> datetime:
 
 
 def now_utc() -> datetime:
-    """The clock of a run. It is read here and nowhere in the rooms below."""
+    """The clock of a run. The rooms below never read a clock."""
     return datetime.now(tz=timezone.utc)
 
 
@@ -127,7 +127,7 @@ def _short(text: str) -> str:
 
 
 def new_run_id(now: datetime) -> str:
-    """Sorts by time, to the microsecond: two runs in one second keep their order. Unique within it."""
+    """A run id that sorts by time, to the microsecond. Two runs in the same microsecond get different ids."""
     return f"{now.astimezone(timezone.utc):%Y%m%dT%H%M%S.%fZ}-{secrets.token_hex(4)}"
 
 
@@ -202,7 +202,7 @@ class Stop:
         return self._asked
 
     def wait(self, seconds: float = math.inf) -> bool:
-        """Waits until a stop is asked for, at most ``seconds``. Returns whether it was."""
+        """Waits until a stop is requested, but at most ``seconds``. Returns whether it was requested."""
         end = time.monotonic() + seconds
         while not self._asked and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, STEP))

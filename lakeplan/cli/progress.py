@@ -72,7 +72,7 @@ class TerminalProgress:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The terminal without bars, for a question."""
+        """Hides the bars, for a question."""
         with self._lock:
             if self._live is not None:
                 self._live.stop()
@@ -150,7 +150,7 @@ def clock_text(seconds: float) -> str:
 
 
 def _bars(console: Console) -> RichProgress:
-    # Standard output stays untouched where it is a pipe: somebody may read it as JSON.
+    # Nothing is written to standard output, because a program may read it as JSON.
     return RichProgress(
         SpinnerColumn("line"),
         TextColumn("{task.description}", markup=False),

@@ -123,7 +123,7 @@ def sweep_ports(
 
 def open_store(session: Session, server: ServerConfig, repository: Repository) -> SweepStore:
     """The namespace of a repository, as ``servers.<name>.storages`` describes its storage. Raises
-    LakeplanError when it does not, CredentialsError for an endpoint that is not bound."""
+    LakeplanError if it does not, and CredentialsError for an endpoint that is not bound."""
     namespace = repository.storage_namespace
     config = server.storages.get(repository.storage_id)
     where = f"servers.{server.name}.storages"
@@ -193,7 +193,7 @@ def _check_gateway(namespace: str, config: StorageConfig, where: str) -> None:
 
 CollectorRuns = Annotated[bool, option("List the runs of every garbage collector instead of marks.")]
 S3_PROVIDERS = ("fs.s3a.aws.credentials.provider", "fs.s3a.assumed.role.arn")
-"""Who sets one of these says where the job finds S3 credentials."""
+"""If one of these is set, the user has chosen where the job finds S3 credentials."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class EditedTree:
         was read."""
         for path, text in self._before.items():
             if read_text(path) != text:
-                hint = "Nothing was written to it. Run the command again."
+                hint = "Run the command again. Nothing was written to the file."
                 raise LakeplanError("the file was changed in the meantime", where=str(path), hint=hint)
         done: list[Path] = []
         try:
@@ -75,4 +75,4 @@ def read_text(path: Path) -> str:
     try:
         return read_file(path).decode()
     except (OSError, ValueError) as error:
-        raise LakeplanError(f"cannot read: {why_unreadable(error)}", where=str(path)) from None
+        raise LakeplanError(f"cannot read the file: {why_unreadable(error)}", where=str(path)) from None

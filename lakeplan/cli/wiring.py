@@ -43,7 +43,7 @@ from lakeplan.values.repository import ServerIdentity
 
 @dataclass(frozen=True)
 class ServerConnection:
-    """A server to write to: its readers, and apart from them the writers of rules and of policies."""
+    """A server to write to: its readers and, separately, the writers of rules and of policies."""
 
     reader: LakeFSServer
     writer: writers.LakeFSRulesWriter
@@ -69,7 +69,7 @@ class Session:
     approve: Approve | None = None
     """Asks about an address that only the tree names; None without a terminal."""
     pace: Pace | None = None
-    """Of requests to servers."""
+    """The timeouts of requests to servers."""
     _readers: dict[str, LakeFSServer] = field(default_factory=dict, init=False)
     _branches: dict[str, LakeFSBranchReader] = field(default_factory=dict, init=False)
     _branch_writers: dict[str, writers.LakeFSBranchWriter] = field(default_factory=dict, init=False)

@@ -39,7 +39,7 @@ def it_names_a_file_that_is_no_text_and_leaves_it(tmp_path: Path) -> None:
     tree = load_tree(tmp_path, {})
     (tmp_path / FILE).parent.mkdir()
     (tmp_path / FILE).write_bytes(b"\xff")
-    with pytest.raises(LakeplanError, match=r"adopted\.yaml: cannot read: it is not UTF-8 text"):
+    with pytest.raises(LakeplanError, match=r"adopted\.yaml: cannot read the file: it is not UTF-8 text"):
         write_entries(tree, FILE, ["prod/analytics"])
     assert (tmp_path / FILE).read_bytes() == b"\xff"
 

@@ -262,7 +262,7 @@ def it_writes_the_tree_and_says_so_when_the_state_cannot_be_written(stored):
     stored.write(".lakeplan/baselines", "a file in the way")
     result = stored.lakeplan("import", *endpoint(stored))
     assert result.code == 3
-    assert "The tree is complete, but the state could not record" in " ".join(result.err.split())
+    assert "The tree is complete, but its baseline could not be recorded" in " ".join(result.err.split())
     assert stored.lakeplan("plan", "--detailed-exitcode").code == 0
 
 
@@ -281,7 +281,5 @@ def it_says_what_is_missing_when_it_is_interrupted_while_it_records(stored, monk
     monkeypatch.setattr(trees, "record_sightings", interrupted)
     result = stored.lakeplan("import", *endpoint(stored))
     assert result.code == 3
-    assert "does not see edits yet: the command was interrupted. Run `lakeplan apply`" in " ".join(
-        result.err.split()
-    )
+    assert "in the state (the command was interrupted). Run `lakeplan apply`" in " ".join(result.err.split())
     assert stored.lakeplan("plan", "--detailed-exitcode").code == 0

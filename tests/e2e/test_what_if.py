@@ -54,7 +54,7 @@ def it_is_never_applied(lake):
         refused = lake.lakeplan("apply", path, *more)
         assert refused.code == 64
         assert "this plan assumes gc.default_retention_days=14 (--set)" in refused.err
-        assert "Write the change into the tree" in refused.err
+        assert "Make the change in the tree" in refused.err
     # without the word, it is the plan of another tree
     plan = json.loads(path.read_text())
     del plan["what_if"]

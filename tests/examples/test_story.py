@@ -440,7 +440,7 @@ def it_approves_a_mark_for_a_member_of_the_team_who_is_not_its_author(tmp_path, 
     approved = approve("carl")
     assert approved.code == 0, approved.output
     assert f"<code>{mark}</code> is approved by <code>carl</code>" in fake.bodies(7)[-1]
-    assert work.sh("grep -rl 'comment 99 of carl on pull request 7' .lakeplan")
+    assert work.sh("grep -rl 'comment 99 by carl on pull request 7' .lakeplan")
 
 
 @pytest.mark.extended

@@ -1,6 +1,6 @@
 """Every command is a ``Command`` or a ``CommandGroup`` of its name, in a module of its name or in one of
-``MODULES``. It is imported when it runs or its help is asked for: most import much, and a line of the command
-line needs one of them."""
+``MODULES``. It is imported only when it runs or its help is requested, because most of these imports are slow
+and an invocation needs one command."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Commands(UserDict[str, click.Command | None]):
 
 
 def _imported(name: str) -> click.Command:
-    word = "import_" if name == "import" else name  # Python keeps the word for itself
+    word = "import_" if name == "import" else name  # import is a keyword of Python
     module = import_module(f"{__name__}.{MODULES.get(name, name)}")
     loaded: Command | CommandGroup = getattr(module, word)
     app = typer.Typer(rich_markup_mode=None)
@@ -105,7 +105,7 @@ def _imported(name: str) -> click.Command:
 
 
 def hide_types(parameters: Iterable[object]) -> None:
-    """From 0.26 on typer's help shows the Python type of every argument and flag."""
+    """Hides the Python type of every argument and flag, which typer's help shows from 0.26 on."""
     for parameter in parameters:
         if isinstance(parameter, TyperArgument) or getattr(parameter, "is_flag", False):
             vars(parameter)["display_type_rich"] = lambda ctx: None

@@ -112,8 +112,8 @@ class AfterApply:
         return report, end
 
     def _show(self, report: MarkReport, end: AutomaticEnd) -> None:
-        """The apply's own report has its formats. People see what was marked beside it, on the other stream
-        when a document goes to standard output."""
+        """Shows what was marked, in addition to the apply's own report: on standard error if a document goes
+        to standard output."""
         stream = stderr if self.outputs.is_stdout_used else stdout
         after: AfterApplyDocument = {
             "format": AFTER_FORMAT,
@@ -153,8 +153,8 @@ def apply(
     refresh_patterns: Annotated[
         bool,
         option(
-            "Also set the retention of branches created since the plan. Without a plan file, only raise"
-            " branches to the retention of their patterns. Retention is never shortened."
+            "Also set the retention of branches created since the plan. Without a plan file, only lengthen"
+            " the retention of branches to that of their patterns. Retention is never shortened."
         ),
     ] = False,
     replan: Annotated[
@@ -276,7 +276,7 @@ class ApplyFlow:
         return flow.apply(plan) or planned
 
     def refresh(self) -> int:
-        """Raises branches to the retention of their patterns. That needs no review."""
+        """Lengthens the retention of branches to that of their patterns, which needs no review."""
         state = self.session.state()
         options = PlanOptions(
             as_of=self.session.as_of,
@@ -310,7 +310,7 @@ class ApplyFlow:
         return max(flow.apply(replace(plan, targets=keys)), code, ExitCode.PARTLY_DONE if plan.failed else 0)
 
     def apply(self, plan: Plan) -> int:
-        """Applies a reviewed plan, shows the report, sweeps if asked to, and gives the worst exit code."""
+        """Applies a reviewed plan, shows the report, sweeps if requested, and returns the worst exit code."""
         try:
             report = self._apply(plan)
         except LakeplanError as error:

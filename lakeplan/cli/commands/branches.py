@@ -100,7 +100,8 @@ def run(
 ) -> int:
     """Delete branches that have expired under their policies, once or on a schedule (--every).
 
-    lakeplan records the HEAD of a branch before it deletes the branch. `lakeplan branches undo` restores it.
+    lakeplan records the HEAD of each branch before it deletes the branch, so that `lakeplan branches undo`
+    can restore it.
 
     \b
     Examples:
@@ -239,7 +240,7 @@ class _Runner:
         return session
 
     def once(self) -> int:
-        """Raises LakeplanError where nothing can be done at all."""
+        """Raises LakeplanError if no repository can be processed at all."""
         session = self.open()
         reviewed = self.reviewed
         done = run_branches(

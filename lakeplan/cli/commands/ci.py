@@ -92,8 +92,9 @@ def answer(
       /lakeplan plan          plan again
       /lakeplan approve MARK  approve a mark
 
-    People who may write to the repository can plan. Members of the team under `approvers` in the tree can
-    approve a mark on the pull request whose merge it was made from, unless they are its author.
+    People with write access to the repository can plan. Members of the team under `approvers` in the tree can
+    approve a mark. They must comment on the pull request whose merge led to the mark, and must not be the
+    author of that pull request.
 
     \b
     Examples:

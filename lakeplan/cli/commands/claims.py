@@ -60,7 +60,7 @@ def claim(
         raise ConfigError(
             "the tree has no name, so it cannot claim repositories",
             where=str(tree / ROOT_FILE),
-            hint="Add `name: …` to it. Each tree needs its own name.",
+            hint="Add `name: …` to this file. Each tree needs its own name.",
         )
     server, repo = _named(session, repository, owned=not release)
     key, connection = f"{server}/{repo}", session.connection(server)
@@ -88,8 +88,8 @@ def _ask(key: str, others: list[str]) -> None:
 
 
 def _named(session: Session, repository: str, *, owned: bool) -> tuple[str, str]:
-    """The server and name of a repository. If ``owned``, the tree must have an entry for it: a released claim
-    may be of one that it no longer has. Raises UsageError."""
+    """The server and name of a repository. If ``owned``, the tree must have an entry for it. A claim to be
+    released may be on a repository without an entry. Raises UsageError."""
     server, slash, name = repository.rpartition("/")
     tree = session.tree
     if slash and not owned:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 DAY_SECONDS = 86_400
-TWO_SOURCES = "Give a repository of the tree, or use --namespace URL with --rules FILE."
+TWO_SOURCES = "Give a repository in the tree, or use --namespace URL with --rules FILE."
 
 
 @command()
@@ -140,7 +140,7 @@ def _from_server(
     *,
     read_only: bool,
 ) -> tuple[CurveRequest, CurveInput]:
-    """The request for a repository of a server and what it reads, with the rules of ``--rules``, else of the
+    """The request for a repository on a server and what it reads, with the rules of ``--rules``, else of the
     tree, else of the server."""
     from lakeplan.simulation.curve import of_repository
 
@@ -173,7 +173,7 @@ def _rules_of(session: Session, server: str, name: str) -> GcRules | None:
     if desired is None:
         return reader.get_gc_rules(name)
     config = session.tree.servers[server]
-    rules_alone = replace(desired, holds=())  # what holds keep is not asked here
+    rules_alone = replace(desired, holds=())  # a curve ignores holds
     read_refs = partial(read_all_refs, reader, name, read_only=False)
     plan = gather(rules_alone, reader, config, as_of=session.as_of, known=True, read_refs=read_refs).plan
     return read_stored(reader, name).with_entries(plan.after or plan.before)
@@ -183,7 +183,7 @@ def _points(at: Sequence[int] | None) -> tuple[int, ...]:
     for days in at or ():
         if not 0 <= days <= MAX_DAYS:
             raise UsageError(
-                f"--at {days} is not between 0 and {MAX_DAYS:,} days",
+                f"--at {days} is not a number of days from 0 to {MAX_DAYS:,}",
                 hint="Use a whole number, for example --at 28.",
             )
     return tuple(sorted(set(at or ())))
@@ -196,7 +196,7 @@ def _horizon(text: str | None) -> int | None:
     days, rest = divmod(seconds, DAY_SECONDS)
     if rest or not 1 <= days <= MAX_DAYS:
         raise UsageError(
-            f"--horizon {text} is not a whole number of days up to {MAX_DAYS}",
+            f"--horizon {text} is not a whole number of days up to {MAX_DAYS:,}",
             hint="Use a number of days, for example 90d.",
         )
     return days

@@ -43,7 +43,7 @@ def demo(
             "Folder for the tree and the server's data. Default: a temporary one, deleted at the end.", "DIR"
         ),
     ] = None,
-    spark: Annotated[bool, option("Also compare the simulation with Spark's. Needs Java.")] = False,
+    spark: Annotated[bool, option("Also run the simulation on Spark, and compare. Needs Java.")] = False,
     no_color: bool,
 ) -> None:
     """Run the quickstart on a local lakeFS: plan, override a gate, apply, and handle a manual change.
@@ -121,16 +121,16 @@ class Demo:
         self.lakeplan("plan", expect=REFUSED)
 
         self._say(
-            "The team decides that the tag may lose data, and adds an override that expires to the tree."
+            "The team decides that the tag may lose data, and adds an override with an end date to the tree."
         )
         self._change_tree("lakeplan.yaml", "include:", OVERRIDE + "include:")
         self.lakeplan("plan", "--format", "json", "--out", "plan.json", "-q")
         self.lakeplan("apply", "plan.json")
 
-        self._say("Plan again. No changes are left.")
+        self._say("Plan again. No changes remain.")
         self.lakeplan("plan", "--detailed-exitcode")
 
-        self._say("Plan another change. Before it is applied, somebody edits rules on the server.")
+        self._say("Plan another change. Before it is applied, somebody edits the rules on the server.")
         before, after = "default_retention_days: 60", "default_retention_days: 90"
         self._change_tree("repositories/streams.yaml", before, after)
         self.lakeplan("plan", "--format", "json", "--out", "plan.json", "-q")
@@ -142,7 +142,7 @@ class Demo:
         self.lakeplan("plan", "--detailed-exitcode")
 
     def compare_runners(self) -> None:
-        """Raises LakeplanError when Spark finds other amounts than the threads of one process."""
+        """Raises LakeplanError if Spark and the threads of one process find different amounts."""
         self._say(
             "Run the same simulation without a server, once in threads of one process and once on Spark."
         )
@@ -153,8 +153,8 @@ class Demo:
         say(self._console, f"Both runners: {goes:,} objects would be deleted, {kept:,} kept.")
 
     def lakeplan(self, *arguments: str, expect: int = 0) -> None:
-        """Runs one command in the tree's folder, as a person would. Raises LakeplanError for any other exit
-        code than the expected."""
+        """Runs one command in the tree's folder, as a person would. Raises LakeplanError for an unexpected
+        exit code."""
         self._console.print(f"\n[bold]$ lakeplan {' '.join(arguments)}[/]", highlight=False, soft_wrap=True)
         self._console.file.flush()
         began = time.monotonic()
@@ -174,7 +174,7 @@ class Demo:
         return json.loads(out.read_text())["rule_sets"][0]["objects"]
 
     def _edit_by_hand(self, repository: str, days: int) -> None:
-        """Sets rules through the API alone, as somebody might who does not use the tree."""
+        """Sets rules through the API, like a person who does not use the tree."""
         import requests
 
         self._say(f"Somebody sets the rules of {repository} on the server to {days} days.")
@@ -191,7 +191,7 @@ class Demo:
         path = self.tree / file
         text = path.read_text(encoding="utf-8")
         if before not in text:
-            raise LakeplanError(f"does not say {before!r}", where=str(path))
+            raise LakeplanError(f"the file does not contain {before!r}", where=str(path))
         path.write_text(text.replace(before, after), encoding="utf-8")
 
     def _say(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""``lakeplan doctor``: is everything there that a plan, an apply, a branch run or a sweep needs?"""
+"""``lakeplan doctor``: checks everything that a plan, an apply, a branch run or a sweep needs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from lakeplan.simulation.runners import SPARK
 from lakeplan.values.units import count_of
 
 VANISHING = (
-    "it is a local folder and CI is set, so it is lost with the runner, and drift and history have no data"
+    "CI is set and the state is a local folder, which is lost with the runner. Drift and history then have no"
+    " data"
 )
 
 
@@ -68,7 +69,7 @@ def doctor(
     conf, home = options.parse_spark_conf(spark_conf), options.check_spark_home(spark_home)
 
     def spark() -> str:
-        # Imported when asked for, as everywhere: it takes a second.
+        # Imported only when needed, because the import takes a second.
         from lakeplan.simulation.spark import SparkOptions, check_spark
 
         return check_spark(SparkOptions(master=master, conf=conf, home=home))

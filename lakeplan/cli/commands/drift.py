@@ -1,4 +1,4 @@
-"""``lakeplan drift``: servers against the last applied state and the tree, for scheduled jobs."""
+"""``lakeplan drift``: compares servers with the last apply and the tree, for scheduled jobs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from lakeplan.stores.protocols import StateWriter
 
 ANY = "any"
 VANISHING = (
-    "branch HEADs were not recorded for undo: the state is a local folder and CI is set, so they would be"
-    " lost with the runner. Set state.url to an s3://, gs:// or Azure blob URL"
+    "branch HEADs were not recorded for undo, because CI is set and the state is a local folder, which would"
+    " be lost with the runner. Set state.url to an s3://, gs:// or Azure blob URL"
 )
 
 
@@ -40,7 +40,7 @@ def drift(
     selection: SelectionOptions,
     fail_on: Annotated[
         list[str] | None,
-        option("Exit with 2 when this class of drift, or any, is found. Repeatable.", "CLASS"),
+        option("Exit with 2 if this class of drift is found. `any` means every class. Repeatable.", "CLASS"),
     ] = None,
     write: Annotated[
         bool, option("Write the values that were changed on the servers into the tree's files.")
@@ -50,8 +50,8 @@ def drift(
 ) -> int:
     """Compare the servers with the last apply and with the tree. Sends only GET requests.
 
-    With --write, values of GC rules that were changed on a server replace those in the tree's files. Comments
-    and order are kept. Review the change, and apply it.
+    With --write, values that were changed on a server replace those in the tree's files. Comments and order
+    are kept. Review the change, then apply it.
 
     Where the server deletes branches itself (engine: server), drift also records branch HEADs in the state so
     that `lakeplan branches undo` can restore them.
@@ -108,7 +108,7 @@ def write_into(session: Session, report: DriftReport) -> DriftWritten:
 
 
 def heads_ports(session: Session, state: StateWriter, run: Run) -> HeadPorts:
-    """The store in which HEADs are recorded. In CI it is no folder, which would vanish with the runner."""
+    """The store in which HEADs are recorded. In CI it is no folder, which would be lost with the runner."""
     useless = VANISHING if is_lost(session.tree.state_url, session.environ) else ""
     return HeadPorts(lambda server: session.branch_readers(server).branches, state, run, useless)
 

@@ -109,8 +109,8 @@ class NamespaceOptions:
     max_uncommitted_age: namespaces.UncommittedAge = "24h"
 
     def world(self, url: str, as_of: datetime) -> World:
-        """The namespace judged as ``lakeplan simulate`` does. Raises UsageError without rules, and what
-        reading the namespace raises."""
+        """The namespace judged like ``lakeplan simulate``. Raises UsageError without rules, and the errors of
+        reading the namespace."""
         if self.rules is None:
             raise UsageError("--namespace needs --rules", hint="Add --rules FILE, in lakectl's format.")
         paths: Mapping[RuleSetName, Path | None] = {"rules": self.rules, "compare": self.compare_rules}
@@ -177,7 +177,7 @@ def _marks(
         state = session.state()
         if not state.list_keys("sweep/marks/"):
             return {}, ()
-        # Parts are Parquet, which takes long to import: only who has marks pays for it.
+        # Parts are Parquet, which takes long to import, so it is imported only if there are marks.
         from lakeplan.cli.sweeping import open_store
         from lakeplan.sweep.traces import has_marks, trace
 
@@ -192,7 +192,7 @@ def _marks(
 def _others(
     session: Session, server: str, repository: Repository, addresses: Collection[str]
 ) -> tuple[Mapping[str, Sequence[str]], Sequence[str]]:
-    """Other repositories of the server whose entries mean these addresses."""
+    """Other repositories on the server whose entries refer to these addresses."""
     from lakeplan.formats.range_arrays import unpack_odd
     from lakeplan.simulation.foreign import ForeignReader
     from lakeplan.simulation.requests import ForeignRanges
@@ -237,7 +237,7 @@ def explain(
     path_only: Annotated[bool, option("Do not search for the same object under other paths.")] = False,
     stored: Annotated[NamespaceOptions, options.Options(NamespaceOptions)],
     other_repositories: Annotated[
-        bool, option("Also search all other repositories of the server for addresses of the object.")
+        bool, option("Also search all other repositories on the server for addresses of the object.")
     ] = False,
     as_of: options.AsOf = None,
     read_only: options.ReadOnly = False,

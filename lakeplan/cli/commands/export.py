@@ -1,4 +1,4 @@
-"""``lakeplan export``: a repository's rules as the file that lakectl takes."""
+"""``lakeplan export``: a repository's rules as a file for lakectl."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def export(
 
 
 def rules_of(session: Session, desired: DesiredRepository) -> GcRules:
-    """The rules a plan would set. Raises LakeplanError where there are none to write."""
+    """The rules that a plan would set. Raises LakeplanError if there are none to write."""
     if desired.gc is None:
         raise LakeplanError("the tree does not manage the GC rules of this repository", where=desired.key)
     if desired.gc is Cleared.CLEAR:

@@ -79,7 +79,10 @@ def audit(
     sample: Annotated[
         int,
         option(
-            "Objects to probe where storage is not listed. Each probe reads one byte.", "N", min=0, max=10_000
+            "Number of objects to probe if storage is not listed. Each probe reads one byte.",
+            "N",
+            min=0,
+            max=10_000,
         ),
     ] = 30,
     rate: Rate = 100.0,
@@ -89,9 +92,7 @@ def audit(
     ] = 90,
     price: PriceText = None,
     time_zone: namespaces.TimeZone = "UTC",
-    resume: Annotated[
-        Path | None, option("Reuse the repositories of this earlier JSON report.", "FILE")
-    ] = None,
+    resume: Annotated[Path | None, option("Reuse the results in this earlier JSON report.", "FILE")] = None,
     write: Annotated[
         Path | None,
         option(
@@ -167,7 +168,7 @@ def check_selected(document: AuditDocument | StorageDocument) -> None:
 
 
 def exit_code_of(document: AuditDocument | StorageDocument) -> ExitCode:
-    """3 when a repository could not be read, or the command was stopped. What it found is no error."""
+    """3 if a repository could not be read or the command was stopped. Findings are not errors."""
     return ExitCode.PARTLY_DONE if document["failed"] or document["unfinished"] else ExitCode.OK
 
 
@@ -235,13 +236,13 @@ def open_store(repository: Repository, storage: Storage) -> NamespaceReader | st
     try:
         if kind is not None and kind.form is UrlForm.SERVER and kind.in_tree:
             if storage.storage_path is None:
-                return "it is a folder on the server; set its location with --storage-path"
+                return "the namespace is a folder on the server; set its location with --storage-path"
             return open_namespace(folder_of(url, str(storage.storage_path)))
         location = parse_location(url)
         if isinstance(location, AzureLocation) and not location.is_azure:
-            return "the server names an address that is not Azure's"
+            return "the server reports an address that does not belong to Azure"
         if isinstance(location, FolderLocation):
-            return "the server names a folder of this machine"
+            return "the server reports a folder on this machine"
         return open_namespace(url, endpoint_url=storage.endpoint_url, region=storage.region)
     except LakeplanError as error:
         return error.message
@@ -270,7 +271,7 @@ def refuse_other_servers(
         before = earlier["servers"].get(name, url)
         if before.rstrip("/") != url.rstrip("/"):
             raise UsageError(
-                f"{option}: server {name} was {shown_url(before)} in that report, but is now"
+                f"{option}: server {name} was at {shown_url(before)} in that report, but is now at"
                 f" {shown_url(url)}",
                 hint=f"Give a report of these servers, or remove {option}.",
             )
@@ -327,7 +328,7 @@ def storage(
     opening: SessionOptions,
     timeouts: TimeoutOptions,
 ) -> int:
-    """Show what repositories store, which branches and tags hold it, and what could be deleted.
+    """Show what repositories store, which branches and tags keep it, and what could be deleted.
 
     Needs no tree: it uses lakectl's server and credentials. With --tree, it uses the servers, storages,
     owners and prices of the tree. Changes nothing. Where storage cannot be listed, figures come from

@@ -120,7 +120,9 @@ def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[records.RunStep]
     return hashes(before) == hashes(after)
 
 
-RunArgument = Annotated[str, argument("Run id, a unique prefix of one, or last.", "RUN", show_default=False)]
+RunArgument = Annotated[
+    str, argument("Run id, a unique prefix of a run id, or last.", "RUN", show_default=False)
+]
 
 
 class ListsByDefault(TyperGroup):
@@ -207,7 +209,7 @@ def rollback(
     ] = False,
     no_simulate: Annotated[bool, option("Do not read objects. The impact is then unknown.")] = False,
     allowed: options.AllowedInPreview,
-    redact_paths: options.RedactPaths = False,  # outputs have it: here it only has its place in the help
+    redact_paths: options.RedactPaths = False,  # outputs read it; here it only appears in the help
     outputs: Annotated[Outputs, options.documents("plan")],
     opening: SessionOptions,
     runners: options.RunnerOptions,
@@ -269,7 +271,7 @@ def _restorable(record: records.RunRecord, selection: Selection) -> Sequence[rec
     wanted = replaced_steps(record, selection)
     if not wanted:
         raise LakeplanError(
-            "the run replaced no rules that could be restored",
+            "the run replaced no rules that can be restored",
             where=record.run_id,
             hint=f"Run `lakeplan history show {record.run_id}` to see what it did.",
         )

@@ -83,7 +83,7 @@ def plan(
       lakeplan plan --set 'gc.branches[main].retention_days=60' --target analytics
     """
     if what_if and base is not None:
-        raise UsageError("--set and --base cannot be combined", hint="Write the change into the tree first.")
+        raise UsageError("--set and --base cannot be combined", hint="Make the change in the tree first.")
     session = opening.session(tree, as_of=as_of, runners=runners, cache=cache, what_if=what_if or ())
     if new_tree and base is None:
         raise UsageError("--new-tree requires --base", hint="Add --base REF.")
@@ -169,8 +169,8 @@ def _print_refusal(plan: Plan) -> None:
 
 
 def exit_code_of(plan: Plan, *, detailed: bool, refused: bool | None = None) -> ExitCode:
-    """The worst result: nothing could be planned, some could not, a gate refused, changes pending.
-    ``refused`` None: any gate counts, also one that stops only ``branches run``."""
+    """The worst result: no repository could be planned, some could not, a gate refused, changes are pending.
+    ``refused`` None: any gate counts, even one that stops only ``branches run``."""
     if plan.failed:
         return ExitCode.ERROR if len(plan.failed) == len(plan.repositories) else ExitCode.PARTLY_DONE
     if bool(plan.refused) if refused is None else refused:

@@ -89,7 +89,7 @@ def read_histories(
 
 
 def _live(session: Session, repository: RepositoryPlan, *, read_only: bool) -> History:
-    """Raises LakeplanError when the server is not the plan's, or has another repository of that name."""
+    """Raises LakeplanError if the server is not the plan's, or has a different repository of that name."""
     config = session.tree.servers.get(repository.server)
     if config is None or config.endpoint_url != repository.endpoint_url:
         raise LakeplanError(
@@ -188,7 +188,9 @@ def compute_curves(
             failed.append(f"{repository.key}: no retention curve: {error.message}")
     if len(wanted) > MAX_CURVES:
         rest = ", ".join(r.key for r in wanted[MAX_CURVES:][:MAX_CURVES])
-        left_out.append(f"no retention curves of {rest}, because a page has up to {MAX_CURVES}; use --target")
+        left_out.append(
+            f"no retention curves of {rest}, because a page has {MAX_CURVES} at most; use --target"
+        )
     return Curves(computed, failed, left_out)
 
 

@@ -1,4 +1,4 @@
-"""``lakeplan sandbox``: an embedded lakeFS to try things on, and histories to fill it with."""
+"""``lakeplan sandbox``: an embedded lakeFS for trying lakeplan, and histories to fill it with."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def up(
         secret_access_key=secret_key,
     )
     with ExitStack() as stack:
-        # Ctrl-C is how a server in a terminal ends: no error.
+        # Ctrl-C is the normal way to end a server in a terminal, so it is not an error.
         stop = stack.enter_context(stopping(signal.SIGTERM, signal.SIGINT))
         folder = dir if dir is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         handle = stack.enter_context(start_sandbox(folder, port=port, options=options))
         kept = f"in {dir}" if dir is not None else "deleted when it stops (--dir keeps them)"
         say(stdout(), f"lakeFS sandbox at {handle.endpoint_url}")
-        say(stderr(), f"access key {access_key}; repositories {kept}; Ctrl-C stops")
-        # A program that waits for this line must get it although stdout is a pipe.
+        say(stderr(), f"access key {access_key}; repositories {kept}; press Ctrl-C to stop")
+        # A program that waits for this line must get it even if stdout is a pipe.
         sys.stdout.flush()
         stop.wait()
 
@@ -177,7 +177,7 @@ def seed_target(
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Whether two addresses are of one server. lakectl's may end in the path of the API."""
+    """Whether two addresses belong to the same server. lakectl's may end with the path of the API."""
     first, second = (url.rstrip("/").removesuffix("/api/v1").rstrip("/") for url in (one, other))
     return first == second
 

@@ -1,4 +1,4 @@
-"""``lakeplan schema``: prints a JSON Schema that lakeplan ships, whole in one document."""
+"""``lakeplan schema``: prints a JSON Schema that lakeplan ships, as a single document."""
 
 from __future__ import annotations
 

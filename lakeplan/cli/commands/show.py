@@ -106,8 +106,8 @@ def _render(document: dict[str, Any], console: Console) -> None:
         for value in document["values"]
     ]
     rows += [(v["path"], v["value"], f"{v['file']}:{v['line']}") for v in document["server_values"]]
-    # Never wrapped: a place that is cut in two can be neither read nor clicked. Where the columns do not fit
-    # beside each other the path has a line of its own.
+    # Lines are not wrapped, because a position that is cut in two can be neither read nor clicked. If the
+    # columns do not fit side by side, the path gets its own line.
     path_width, value_width = (min(WIDEST, max((len(r[i]) for r in rows), default=0)) for i in (0, 1))
     place_width = max((len(place) for _, _, place in rows), default=0)
     stacked = path_width + value_width + place_width + 6 > console.width

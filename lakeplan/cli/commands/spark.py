@@ -35,10 +35,10 @@ def package(
     needed = write_archive(out, schemas=schema_folder())
     if not quiet:
         count = len(EXECUTOR_PACKAGES)
-        typer.echo(f"{out}: lakeplan for spark-submit --py-files {out}")
-        typer.echo("install on every machine of the cluster:")
+        typer.echo(f"Wrote {out}. Run spark-submit with --py-files {out}.")
+        typer.echo("Install on every machine of the cluster:")
         typer.echo("".join(f"  {line}\n" for line in needed[:count]), nl=False)
-        typer.echo("and on the machine of the driver:")
+        typer.echo("Also install on the driver's machine:")
         typer.echo("".join(f"  {line}\n" for line in needed[count:]), nl=False)
     return ExitCode.OK
 

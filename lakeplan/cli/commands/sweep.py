@@ -81,7 +81,9 @@ class Listed:
 
 
 def _listed(
-    objects: Annotated[bool, option("List the objects that would be deleted instead.")] = False,
+    objects: Annotated[
+        bool, option("Instead of the summary, list the objects that would be deleted.")
+    ] = False,
     prefix: Annotated[str | None, option("Only objects whose path begins with this.", "PREFIX")] = None,
     class_: Annotated[
         list[str] | None,
@@ -106,7 +108,7 @@ def objects_of(session: Session, site: Site, stored: StoredMark, listed: Listed)
 def write_page(
     path: Path, session: Session, site: Site, stored: StoredMark, document: MarksDocument, outputs: Outputs
 ) -> None:
-    """The page of the one mark of a document. Raises as ``read_prefixes``, and for what cannot be written."""
+    """Writes the page of a document's only mark. Raises the errors of ``read_prefixes`` and of writing."""
     from lakeplan.output.mark_page import render_mark_page
 
     tree = read_prefixes(site.store, stored.mark)
@@ -172,7 +174,7 @@ def approve(
 ) -> int:
     """Approve a mark, so that `lakeplan sweep run` may delete its objects. Deletes nothing.
 
-    Prints what the mark contains first, as `lakeplan sweep show` does, and records a digest of that summary.
+    First prints what the mark contains, like `lakeplan sweep show`, and records a digest of that summary.
 
     \b
     Examples:
@@ -205,8 +207,8 @@ def run(
     check: Annotated[
         bool,
         option(
-            "Check before and after that storage contains every object that commits need. Stop if any"
-            " is missing."
+            "Before and after the sweep, check that storage contains every object that commits need. Stop if"
+            " any is missing."
         ),
     ] = False,
     close: Annotated[bool, option("", hidden=True)] = False,
@@ -362,7 +364,7 @@ def show(
     outputs.check(formats_of("mark-objects" if listing.objects else "sweep"))
     if listing.objects and html is not None:
         raise UsageError(
-            "--html and --objects cannot be combined: the page shows the whole mark",
+            "--html and --objects cannot be combined, because the page shows the whole mark",
             hint="Remove --objects or --html.",
         )
     outputs = outputs.beside(html)
@@ -465,7 +467,7 @@ def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
 
 
 def exit_code_of(document: SweepDocument) -> int:
-    """3 when an object failed, something is left to do, or data was lost after all, or a check says so."""
+    """3 if an object failed, work remains, or the sweep or a check found that data was lost."""
     bad = document["failed"]["objects"] or not document["finished"] or document["came_back"] != 0
     bad = bad or ("checks" in document and not document["checks"]["after"]["complete"])
     return ExitCode.PARTLY_DONE if bad else ExitCode.OK

@@ -65,8 +65,8 @@ def import_(
     from_files: Annotated[
         list[Path] | None,
         option(
-            "Rules file for lakectl, or a folder of them, to read instead of a server. The file name is the"
-            " name of the repository.",
+            "Rules file for lakectl, or a folder of such files, to read instead of a server. The file name is"
+            " the name of the repository.",
             "FILE",
         ),
     ] = None,
@@ -143,8 +143,8 @@ def _record_baselines(made: importing.Import, opening: Opening, tree: Path, *, a
     if not failed:
         return ""
     return (
-        "The tree is complete, but the state could not record what was read, so `lakeplan drift` does not see"
-        f" edits yet: {failed}. Run `lakeplan apply` to record it."
+        f"The tree is complete, but its baseline could not be recorded in the state ({failed}). Run `lakeplan"
+        " apply` to record it. Until then, `lakeplan drift` does not see edits."
     )
 
 
@@ -156,7 +156,7 @@ def of_options() -> Iterator[None]:
     except ConfigError as error:
         raise UsageError(
             "\n  ".join(["these options do not make a valid tree:", *error.problems]),
-            hint="Nothing was written.",
+            hint="Correct the options. Nothing was written.",
         ) from None
 
 
@@ -197,7 +197,8 @@ def refuse_a_tree(folder: Path) -> None:
     if there:
         hint = "Import into another folder and copy what you need. Nothing was written."
         if there == [repositories]:
-            hint = f"If it is from an interrupted command, remove it and run the command again. Or: {hint}"
+            again = "If `repositories` is from an interrupted command, remove it and run the command again."
+            hint = f"{again} Otherwise, i{hint[1:]}"
         raise LakeplanError(
             f"the folder already has a tree: {', '.join(p.name for p in there)}",
             where=str(folder),
@@ -248,7 +249,7 @@ def make_checked(
     *,
     state: str | None = None,
 ) -> importing.Import:
-    """The tree of all repositories that a tree can express. Every other one is left out, with the reason."""
+    """The tree of all repositories that a tree can express. The others are left out, each with the reason."""
     made = importing.make_tree(endpoints, imported, left_out, split, state=state)
     if not _problems(made, scratch / "all"):
         return made
@@ -300,7 +301,7 @@ def _asks_for(desired: DesiredRepository | None, repository: importing.Imported)
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
     """Writes files and their folders, without following links. Raises LakeplanError that names the file."""
-    # The root file is last: if the command is killed, the folder is no tree that looks complete.
+    # The root file is last, so that the folder does not look like a complete tree if the command is killed.
     for name, text in sorted(files.items(), key=lambda item: item[0] == ROOT_FILE):
         path = folder / name
         refuse_links(path, below=folder)
@@ -320,7 +321,7 @@ def _report(made: importing.Import, tree: Path, *, ignores: bool, no_color: bool
     line(
         f"Wrote {count_of(len(made.files), 'file')} into {tree}:"
         f" {count_of(len(made.imported), 'repository')}, {count_of(len(made.profiles), 'profile')}."
-        f" Now: lakeplan plan -C {tree}"
+        f" Next: lakeplan plan -C {tree}"
     )
 
 
@@ -330,7 +331,7 @@ def root_file(endpoints: Mapping[str, str], state_url: str | None) -> str:
     if len(endpoints) > 1:
         text += f"defaults: {{server: {quoted(next(iter(endpoints)))}}}\n"
     if state_url is None:
-        state = "# state: {url: s3://bucket/lakeplan}   # required in CI; default: .lakeplan beside this file"
+        state = "# state: {url: s3://bucket/lakeplan}   # required in CI; default: .lakeplan in this folder"
     else:
         state = f"state: {{url: {quoted(state_url)}}}"
     rest = (resources.files("lakeplan.cli") / "new_tree.yaml").read_text(encoding="utf-8")
@@ -458,7 +459,7 @@ def _refuse_existing(folder: Path, files: Mapping[str, str]) -> None:
         raise LakeplanError(
             f"these files already exist: {', '.join(there)}",
             where=str(folder),
-            hint="Nothing was written. Use -C DIR for another folder.",
+            hint="Use -C DIR for another folder. Nothing was written.",
         )
 
 
@@ -472,7 +473,7 @@ def _report_files(
         line(note)
     if ci != "none" and state is None:
         line(
-            f"CI runners keep no files: set a state in {ROOT_FILE}, for example state: {{url:"
+            f"CI runners keep no files, so set a state in {ROOT_FILE}, for example state: {{url:"
             " s3://bucket/lakeplan}"
         )
     if ci != "none":

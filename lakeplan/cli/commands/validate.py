@@ -1,4 +1,4 @@
-"""``lakeplan validate`` and ``lakeplan test``: what a tree says, checked without a server."""
+"""``lakeplan validate`` and ``lakeplan test``: check a tree without a server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def validate(
         loaded = load_tree(tree, os.environ)
     except ConfigError as error:
         texts = replace(outputs, all=tuple(o for o in outputs.all if o.format != RICH))
-        texts.emit(_problems_document(error), lambda *_: None, context)  # people see the error itself
+        texts.emit(_problems_document(error), lambda *_: None, context)  # at a terminal, the error is shown
         if len(texts.all) == len(outputs.all) and not quiet:
             raise typer.Exit(ExitCode.ERROR) from None
         raise
