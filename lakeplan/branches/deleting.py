@@ -114,10 +114,10 @@ _KEPT = {
     Keep.DEFAULT_BRANCH: "it is the default branch now",
     Keep.READ_ONLY: "the repository is read-only now",
     Keep.HELD: "a hold now keeps this branch, because another branch or tag was moved or deleted",
-    Keep.OPEN_PULL_REQUEST: "a pull request from it was opened",
+    Keep.OPEN_PULL_REQUEST: "somebody opened a pull request from this branch",
     Keep.PROTECTED: "a branch protection rule matches it now",
     Keep.NOT_MERGED: "the default branch moved, and may no longer contain its commits",
-    Keep.EXEMPTED: "an exemption for it was recorded or removed",
+    Keep.EXEMPTED: "somebody recorded or removed an exemption for this branch",
     Keep.MIN_KEEP: "min_keep now keeps this branch, because other branches were deleted in the meantime",
 }
 
@@ -249,7 +249,9 @@ class Deleter:
         if self.reviewed is not None:
             planned = self.reviewed.get(outlook.id)
             if planned is None:
-                return BranchEnd(outlook, Outcome.NOT_REVIEWED, "the plan does not delete it")
+                return BranchEnd(
+                    outlook, Outcome.NOT_REVIEWED, "the plan does not list this branch for deletion"
+                )
             if planned.head != judged:
                 return BranchEnd(outlook, Outcome.MOVED, f"its HEAD was {planned.head[:12]} in the plan")
             if not planned.shows(outlook):

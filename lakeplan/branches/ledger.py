@@ -203,7 +203,7 @@ def load_ledger(data: bytes, where: str) -> tuple[Ledger, Mark]:
         raise FormatError(
             f"the record of branches is damaged ({error})",
             where=where,
-            hint="Restore it from a backup, or delete it. After that, all ages count from the next run.",
+            hint="Restore it from a backup, or delete it. Without it, all ages count from the next run.",
         ) from None
 
 
@@ -215,7 +215,7 @@ def check_clock(ledger: Ledger, now: datetime, where: str) -> None:
         raise FormatError(
             f"the record of branches contains a time in the future ({_time(ledger.at):%Y-%m-%d %H:%M} UTC)",
             where=where,
-            hint="Correct this machine's clock. If the record is wrong, delete it. After that, all ages count"
+            hint="Correct this machine's clock. If the record is wrong, delete it. All ages then count"
             " from the next run.",
         )
 

@@ -185,7 +185,7 @@ def write_exemptions(
 
 def read_notices(state: StateReader, repository: str) -> tuple[dict[str, Notice], str | None]:
     """The notices by branch, and the version that a write must pass."""
-    hint = "Restore it from a backup, or move it away to publish the notices again."
+    hint = "Restore it from a backup, or move it elsewhere to publish the notices again."
     what = "the record of notices"
     return _rows(read_repository_record(state, "notices", repository, _NOTICES, what=what, hint=hint), Notice)
 

@@ -34,7 +34,10 @@ WITNESS = "lakeplan.branch-ledger"
 _VERSION = "v1"
 
 NOT_ASSUMED = "assume_created does not apply"
-FIRST = "first run on this repository, so branches that are old enough only by assume_created are kept"
+FIRST = (
+    "this is the first run on this repository, so branches that are old enough only because of assume_created"
+    " are kept"
+)
 UNWITNESSED = (
     "lakeplan cannot write the repository's metadata, and so would not notice an outdated record of branches."
     f" Therefore, {NOT_ASSUMED}. Grant fs:UpdateRepository on the repository"

@@ -187,7 +187,7 @@ def has_file(work: WorkFolder, commit: str, name: str) -> bool:
             raise LakeplanError(
                 f"{at} is {kind.get(mode, 'a file')} at the base commit, so there is no tree to compare with",
                 where=str(work.top),
-                hint="Restore the folder and the file at the base commit first.",
+                hint="First merge a change that restores the folder and the file.",
             )
     return True
 
@@ -222,7 +222,7 @@ def write_folder(work: WorkFolder, commit: str, target: Path) -> int:
         raise LakeplanError(
             f"a file at the base commit cannot be written: {reason}",
             where=str(work.top / work.prefix),
-            hint="Remove files with unusual names or links from the base commit.",
+            hint="First merge a change that removes links and files with unusual names.",
         ) from None
     return len(blobs)
 

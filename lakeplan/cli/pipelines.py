@@ -120,7 +120,7 @@ class Pipeline:
         merged = host.merged()
         if not merged:
             raise NoPlan(
-                "no pull request of this repository was merged by the pushed commits, so there is no reviewed"
+                "the pushed commits did not merge a pull request of this repository, so there is no reviewed"
                 " plan to apply",
                 hint="Change the tree only through pull requests.",
             )

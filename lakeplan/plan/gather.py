@@ -513,7 +513,7 @@ def _not_yet_expanded(before: GcRules | None, after: GcRules, gc: GcDesired) -> 
     new = [b for b in after.branches if b not in before.branches and b not in exact]
     if not new:
         return []
-    return [f"unexpanded since the last apply; an apply of this plan writes their rules: {first_names(new)}"]
+    return [f"unexpanded branches, for which this plan writes rules: {first_names(new)}"]
 
 
 def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[str]:

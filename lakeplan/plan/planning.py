@@ -201,8 +201,8 @@ class _Planner:
             ),
             allowed=tuple(sorted(options.allowed)),
             warnings=tuple(
-                f"server {server} could not be reached: repositories matched only by a glob are missing from"
-                " this plan"
+                f"server {server} could not be reached, so repositories matched only by a glob are missing"
+                " from this plan"
                 for server in lost
             ),
             targets=options.selection.targets,

@@ -41,7 +41,7 @@ def replaced_steps(run: RunRecord, selection: Selection) -> tuple[RunStep, ...]:
     selected = [s for s in run.steps if selection.takes_named(*_split(s.repository), None)]
     if run.steps and not selected:
         raise UsageError(
-            "the selection matches no repository of the run",
+            "the selection matches no repository in the run",
             where=run.run_id,
             hint=f"Run `lakeplan history show {run.run_id}` to list its repositories.",
         )

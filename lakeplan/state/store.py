@@ -66,7 +66,7 @@ APPLIED = records.record(
         "attempts": records.map_of(records.list_of(_BODIES)),
     },
 )
-_RESTORE = "Restore it from a backup, or move it away. The next apply writes a new one."
+_RESTORE = "Restore it from a backup, or move it elsewhere. The next apply writes a new one."
 _APPLIED_TEXT = {"what": "the state's record of the last apply", "hint": _RESTORE}
 
 

@@ -196,7 +196,7 @@ def _change(
 
 def _read(state: StateReader, repository: str) -> tuple[dict[str, Any], str | None]:
     """The record, and the version that a write must pass."""
-    hint = "Restore it from a backup, or move it away. The next run writes a new one."
+    hint = "Restore it from a backup, or move it elsewhere. The next run writes a new one."
     what = "the state's record of sweeps"
     stored = read_repository_record(state, _KIND, repository, _SWEEPS, what=what, hint=hint)
     return ({"marks": {}}, None) if stored is None else stored

@@ -100,8 +100,8 @@ def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
     if stored is None:
         return None
     hint = (
-        f"Restore it from a backup, or move it away. `lakeplan sweep abort {mark_id}` and `lakeplan sweep"
-        f" restore {mark_id}` then use the record in the namespace."
+        f"Restore it from a backup, or move it elsewhere. `lakeplan sweep abort {mark_id}` and `lakeplan"
+        f" sweep restore {mark_id}` then use the record in the namespace."
     )
     record = records.read_record(stored.data, _INDEX, what="the record of this mark", where=key, hint=hint)
     goes = Amount.from_row(record["goes"])

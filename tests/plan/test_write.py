@@ -74,7 +74,7 @@ def it_writes_nothing_where_the_record_of_the_last_apply_is_damaged_and_goes_on(
     (failed,) = report.failed
     assert "record of the last apply" in failed.message
     assert "applied/prod/a.json" in failed.message
-    assert "move it away" in failed.hint
+    assert "move it elsewhere" in failed.hint
     assert exit_code_of(report) == 3
     assert state.read("applied/prod/a.json").data == data
 

@@ -313,7 +313,7 @@ def read_reviewed(path: Path) -> ReviewedPlan:
         ) from None
     except ValueError:
         raise FormatError(
-            "this branch plan is incomplete or not JSON", where=str(path), hint=documents.MAKE_A_PLAN
+            "the branch plan is incomplete or not JSON", where=str(path), hint=documents.MAKE_A_PLAN
         ) from None
     return documents.reviewed_of(document, str(path))
 

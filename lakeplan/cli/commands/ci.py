@@ -54,7 +54,7 @@ def comment(
     return Pipeline(tree, into).comment(page)
 
 
-@command("Apply what was merged, and post the result.", common="log_level")
+@command("Apply merged plans, and post the results.", common="log_level")
 def apply(
     *,
     tree: options.TreeDir = Path(),

@@ -36,7 +36,7 @@ def claim(
     repository: options.Repository,
     tree: options.TreeDir = Path(),
     release: Annotated[bool, option("Remove this tree's claim.")] = False,
-    take: Annotated[bool, option("Remove the claims of other trees. Asks for confirmation.")] = False,
+    take: Annotated[bool, option("Replace other trees' claims. Asks for confirmation.")] = False,
     auto_approve: Annotated[bool, option("With --take: do not ask for confirmation.")] = False,
     opening: SessionOptions,
 ) -> None:

@@ -29,7 +29,7 @@ from lakeplan.values.local import write_file
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import dump_objects
 
-RunChecks = Annotated[bool, option("Run the tree's checks. With --base, and at a terminal, they always run.")]
+RunChecks = Annotated[bool, option("Run the tree's checks. With --base or at a terminal, they always run.")]
 
 
 @command()

@@ -189,7 +189,7 @@ def compute_curves(
     if len(wanted) > MAX_CURVES:
         rest = ", ".join(r.key for r in wanted[MAX_CURVES:][:MAX_CURVES])
         left_out.append(
-            f"no retention curves of {rest}, because a page has {MAX_CURVES} at most; use --target"
+            f"no retention curves of {rest}, because a page has at most {MAX_CURVES}; use --target"
         )
     return Curves(computed, failed, left_out)
 

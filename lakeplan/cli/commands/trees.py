@@ -287,7 +287,7 @@ def _problems(made: importing.Import, folder: Path) -> list[str]:
     except ConfigError as error:
         return list(error.problems) or [error.message]
     wrong = [r.key for r in made.imported if not _asks_for(resolved.get(r.key), r)]
-    return [f"the tree would not match what is stored for {key}" for key in wrong]
+    return [f"the tree would not match the rules stored for {key}" for key in wrong]
 
 
 def _asks_for(desired: DesiredRepository | None, repository: importing.Imported) -> bool:
