@@ -133,7 +133,7 @@ def it_holds_a_first_tree_to_the_defaults(world):
     assert "HEAD has no lakeplan.yaml to compare with" in refused.err
     document = world.lakeplan("plan", "--base", "HEAD", "--new-tree", "--format", "json").json
     assert [i["path"] for i in document["loosenings"]] == ["safety.max_expired_bytes"]
-    assert "compared with the defaults" in document["warnings"][0]
+    assert "compared with the default settings" in document["warnings"][0]
 
 
 def it_says_nothing_is_looser_when_limits_only_get_stricter(reviewed):
