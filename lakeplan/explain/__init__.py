@@ -1,3 +1,3 @@
-"""Why something is kept or not, and policy tests."""
+"""Explains why something is kept or not, and runs policy tests."""
 
 __all__ = ["documents", "explain", "policy_test", "search"]

@@ -43,8 +43,8 @@ class CommitRef(TypedDict):
 
 class ProtectionRow(TypedDict):
     """Protection from lakeplan's sweeps that is independent of the rules. Every collector keeps a ``pin``,
-    which is a branch. The other kinds count only for lakeplan's sweeps. ``prefix``: that of a hold on a
-    prefix. ``until``: the last day of a hold."""
+    which is a branch. The other kinds count only for lakeplan's sweeps. ``prefix`` is set for a hold on a
+    prefix. ``until`` is the last day of a hold."""
 
     kind: Literal["hold", "tag", "pin", "repository"]
     name: str
@@ -54,7 +54,7 @@ class ProtectionRow(TypedDict):
 
 
 class ReasonRow(TypedDict):
-    """A walk that keeps the commit. ``start``: the commit where it begins. ``until``: None for a HEAD."""
+    """A walk that keeps the commit. ``start`` is the commit where it begins. ``until`` is None for a HEAD."""
 
     branch: str | None
     start: str
@@ -194,8 +194,8 @@ class ExplainDocument(TypedDict):
 
 @dataclass(frozen=True)
 class ObjectFacts:
-    """Everything known about an object apart from the rules. ``stored`` None with ``storage_seen`` means that
-    it is not in storage."""
+    """Everything known about an object apart from the rules. If ``storage_seen`` and ``stored`` is None, the
+    object is not in storage."""
 
     holding: Holding
     commits: Sequence[int]
@@ -271,11 +271,11 @@ _BEYOND_RULES: Collection[Status] = (
     "collected",
     "never_committed",
 )
-"""No rule decides about these, so no change of one is a remedy."""
+"""No rule decides these statuses, so changing a rule is no remedy."""
 
 
 def _to_stay(facts: ObjectFacts, status: Status, explanation: Explanation) -> tuple[Remedy, ...]:
-    """Return the changes that would keep the object. After a sweep deleted it there are none until it is
+    """Return the changes that would keep the object. If a sweep deleted it, there are none until it is
     restored."""
     away = any(row["state"] in ("deleted", "quarantined") for row in facts.marks)
     return () if away or status in _BEYOND_RULES else explanation.to_stay
@@ -289,7 +289,7 @@ def _to_go(facts: ObjectFacts, status: Status, explanation: Explanation) -> tupl
 
 
 def _protected(rows: Sequence[ProtectionRow]) -> tuple[Remedy, ...]:
-    """The remedy that ends protections. Pins are branches and have another remedy."""
+    """Return the remedy that ends protections. Pins are branches and have a different remedy."""
     return (Remedy("end_protection"),) if any(row["kind"] != "pin" for row in rows) else ()
 
 
@@ -382,7 +382,7 @@ def _verdict(status: Status, explanation: Explanation) -> Verdict:
 
 
 def _deciding(walk: Sequence[Pass], reasons: Sequence[Reason]) -> list[Pass]:
-    """The first walks, that of the strongest reason, and the one that stopped it."""
+    """Return the first walks, the walk of the strongest reason, and the walk that stopped it."""
     starts = {reason.keeper.start for reason in reasons[:1]}
     starts |= {one.stopped_by for one in walk if one.start in starts and one.stopped_by is not None}
     return [one for n, one in enumerate(walk) if n < SHOWN or one.start in starts]
@@ -407,7 +407,8 @@ def _commit_ref(graph: CommitGraph, number: int) -> CommitRef:
 
 
 def iso(us: int) -> str:
-    """ISO 8601 with a Z. A moment outside the calendar is shown as its first or last second."""
+    """Return ISO 8601 with a Z. A time outside the calendar is shown as the calendar's first or last
+    second."""
     if us >= NEVER_EXPIRES:
         return "9999-12-31T23:59:59Z"
     try:
@@ -418,5 +419,5 @@ def iso(us: int) -> str:
 
 
 def text_of(text: str) -> str:
-    """A key as text for JSON, with bytes that are not UTF-8 escaped."""
+    """Return a key as text for JSON, with bytes that are not UTF-8 escaped."""
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")

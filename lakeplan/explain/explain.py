@@ -1,5 +1,5 @@
-"""``lakeplan explain``: finds the subject of a question, the commits that hold it, and what each rule set
-means for it."""
+"""``lakeplan explain``: finds the subject of a question, the commits that hold it, and the verdict of each
+rule set."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from lakeplan.values.sweep import Hold
 
 SUBJECTS_SHOWN = 20
 NAMED = 10
-PATH_ONLY = "other paths were not searched: the same data may be kept under another path (a copy)"
+PATH_ONLY = "other paths were not searched, so the same data may be kept under another path (a copy)"
 
 MAYBE_INSIDE = (
-    "an address may be in this namespace, whose own URL is unknown; give it with --storage-namespace"
+    "an address may be in this namespace, whose own URL is unknown; set the URL with --storage-namespace"
 )
 
 
 @dataclass(frozen=True)
 class ExplainedRules:
-    """A rule set. ``sources``: where the tree sets the days of a branch ("" for the default)."""
+    """A rule set. ``sources`` says where the tree sets the days of a branch ("" for the default)."""
 
     name: documents.RuleSetName
     rules: GcRules | None
@@ -60,8 +60,8 @@ class Known:
 @dataclass(frozen=True)
 class World:
     """One repository, on a server or as a namespace. ``stored`` returns the object at an address, or None. It
-    is None itself when there is only the API. ``young_from_us``: objects that were stored at or after this
-    are too young to be collected."""
+    is itself None if only the API is available. Objects that were stored at or after ``young_from_us`` are
+    too young to be collected."""
 
     name: str
     graph: CommitGraph
@@ -78,7 +78,7 @@ class World:
 
     @cached_property
     def judges(self) -> tuple[Judge, ...]:
-        """One for each rule set, in order. All questions share them."""
+        """Return a judge for each rule set, in order. All questions share them."""
         return tuple(
             Judge(self.graph, r.name, r.rules, self.as_of, self.zone, r.sources) for r in self.rule_sets
         )
@@ -95,7 +95,7 @@ class Question:
 def explain(world: World, question: Question, progress: Progress) -> documents.ExplainDocument:
     """The document of ``schemas/explain.v1.json``.
 
-    Raises UsageError when WHAT names nothing, LakeplanError when no object is there, and the errors of
+    Raises UsageError if WHAT names nothing, LakeplanError if there is no such object, and the errors of
     reading metadata.
     """
     subject = search.read_subject(question.text, world.graph, ref=question.ref, kind=question.kind)
@@ -121,7 +121,7 @@ def explain(world: World, question: Question, progress: Progress) -> documents.E
                 raise LakeplanError(
                     f"the address {subject.text!r} is unknown",
                     where=world.name,
-                    hint="Check the address. It is not in commits, uncommitted changes or storage.",
+                    hint="Check the address. No commit, uncommitted change or stored object has it.",
                 )
             subjects, more = inquiry.subjects(traced)
             notes += more
@@ -151,8 +151,8 @@ def explain(world: World, question: Question, progress: Progress) -> documents.E
 def explain_addresses(
     world: World, addresses: Sequence[str], progress: Progress
 ) -> list[documents.ObjectSubject]:
-    """The subjects of many addresses, each as ``explain`` shows it, with every range read once: a reason for
-    every object of a report."""
+    """Return the subjects of many addresses, each as ``explain`` shows it. Every range is read once. A report
+    uses this to give a reason for each object."""
     inquiry = _Inquiry(world, progress)
     return inquiry.subjects(inquiry.at_addresses(addresses))[0]
 
@@ -189,7 +189,7 @@ class _Inquiry:
         )
 
     def at_path(self, subject: search.Subject, *, path_only: bool) -> _Traced:
-        """The objects at a path, of one ref or of all commits, with uncommitted ones."""
+        """Return the objects at a path, of one ref or of all commits, including uncommitted ones."""
         world, graph, path = self.world, self.world.graph, subject.text
         everywhere = self.search.path(path, self.search.metaranges)
         branch = subject.ref if subject.ref in {b.id for b in graph.branches} else None
@@ -208,7 +208,7 @@ class _Inquiry:
                 wanted = [*wanted, new]
         if not wanted:
             raise _nothing_at(subject, everywhere, graph)
-        # The uncommitted change keeps an object that is only staged, so the repository need not be read.
+        # An uncommitted change keeps an object that is only staged, so the repository need not be read.
         only_staged = {h.address for h in wanted if h.address in staged.holders and not h.metaranges}
         unsure = [h for h in wanted if h.address not in only_staged and not self._is_sure(h)]
         if unsure and not path_only:
@@ -222,7 +222,8 @@ class _Inquiry:
         return _Traced(order, staged, [*notes, *(_staged_notes(staged) if unsure else ())])
 
     def at_addresses(self, addresses: Sequence[str]) -> _Traced:
-        """The objects at addresses (relative, or full URLs). Reads all ranges of all commits."""
+        """Return the objects at addresses, which are relative or full URLs. Reads all ranges of all
+        commits."""
         holdings = [self.search.holding(address, AddressType.BY_PREFIX) for address in addresses]
         self.search.fill(holdings, self.search.metaranges)
         unsure = [h for h in holdings if not self._is_sure(h)]
@@ -235,7 +236,7 @@ class _Inquiry:
         return _Traced(holdings, staged, _staged_notes(staged))
 
     def subjects(self, traced: _Traced) -> tuple[list[documents.ObjectSubject], list[str]]:
-        """The subjects of the objects, and notes about what could not be read."""
+        """Return the subjects of the objects, and notes about what could not be read."""
         world, known = self.world, self.world.known
         addresses = [holding.address for holding in traced.holdings if holding.inside]
         of_marks, mark_notes = known.marks(addresses) if known.marks and addresses else ({}, ())
@@ -273,8 +274,8 @@ class _Inquiry:
 
 
 def _is_known(world: World, holding: search.Holding, staged: search.Staged) -> bool:
-    """Whether an address is committed, uncommitted or stored. Without storage, an address below ``data/`` may
-    be stored."""
+    """Return whether an address is committed, uncommitted or stored. Without storage, an address below
+    ``data/`` may be stored."""
     if holding.metaranges or holding.aliases or holding.address in staged.holders:
         return True
     if world.stored is None:
@@ -283,7 +284,7 @@ def _is_known(world: World, holding: search.Holding, staged: search.Staged) -> b
 
 
 def _is_marked(world: World, address: str) -> bool:
-    """Whether a mark names an address."""
+    """Return whether a mark names an address."""
     return world.known.marks is not None and bool(world.known.marks([address])[0].get(address))
 
 
@@ -297,7 +298,7 @@ def _more_staged(world: World, staged: search.Staged, holdings: Sequence[search.
 def _staged_notes(staged: search.Staged) -> list[str]:
     if staged.complete or not staged.inspected:
         return []
-    return [f"uncommitted changes can only keep more objects; inspected: {staged.inspected}"]
+    return [f"uncommitted changes can only keep more objects; lakeplan inspected {staged.inspected}"]
 
 
 def _nothing_at(
@@ -319,7 +320,7 @@ def _nothing_at(
             f"the path {subject.text!r} is not in any commit or uncommitted change",
             hint=f"{hint}Check the spelling. WHAT may also be a branch, or a commit id (6 digits or more).",
         )
-    hint = "Check its spelling."
+    hint = "Check the spelling."
     if everywhere:
         hint = f"Other commits hold it. To find it, omit the ref and give {subject.text}."
     return LakeplanError(f"there is no object {subject.text!r} at {subject.ref}", hint=hint)
@@ -334,7 +335,7 @@ class _Protections:
     def rows(
         self, numbers: Sequence[int], paths: Collection[str], others: Sequence[str] = ()
     ) -> list[documents.ProtectionRow]:
-        """The protections of an object that these commits hold at these paths, or of a commit."""
+        """Return the protections of an object that these commits hold at these paths, or of a commit."""
         ids = {self.world.graph.ids[number] for number in numbers}
         rows = [*self._holds(ids, paths), *self._tags(ids), *self._pins(ids)]
         return [*rows, *(_row("repository", name) for name in others)]
@@ -352,7 +353,7 @@ class _Protections:
                 yield {**_row("hold", name), "prefix": prefix, "until": until, "reason": hold.reason}
 
     def _named(self, hold: Hold) -> set[str]:
-        """The commits that a hold names. A hold on a branch names all ancestors of its HEAD."""
+        """Return the commits that a hold names. A hold on a branch names all ancestors of its HEAD."""
         if self.world.known.refs is None:
             return set()
         named = commits_named(hold, self.world.known.refs)

@@ -120,7 +120,7 @@ def failure(
 
 
 def run_tests(tree: DesiredTree, tests: Sequence[drawn.PolicyTest]) -> PolicyTestDocument:
-    """The results of all tests."""
+    """Return the results of all tests."""
     documents = [_run(tree, test) for test in tests]
     passed = sum(1 for one in documents if one["passed"])
     return {
@@ -149,14 +149,17 @@ def _run(tree: DesiredTree, test: drawn.PolicyTest) -> ResultRow:
             text = "no rules are set" if days is None else f"the tree gives it {_days(days)}"
             failures.append(
                 failure(
-                    "days", f"branch {one.branch}: expected {_days(one.days)}, {text}", "", source=one.source
+                    "days",
+                    f"branch {one.branch}: expected {_days(one.days)}, but {text}",
+                    "",
+                    source=one.source,
                 )
             )
     return result_document(test, repository, rules, judged.rows(), failures)
 
 
 def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
-    """The repository of the tree with this name. Raises LakeplanError when there is none, or several."""
+    """Return the repository of the tree with this name. Raises LakeplanError if there is none or several."""
     server, slash, name = repository.rpartition("/")
     servers = [server] if slash else list(tree.servers)
     if slash and server not in tree.servers:
@@ -165,7 +168,10 @@ def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
         )
     matching = [d for s in servers if (d := tree.find(s, name)) is not None]
     if not matching:
-        raise LakeplanError(f"the tree has no entry for {repository!r}", hint="Write a name, or server/name.")
+        raise LakeplanError(
+            f"the tree has no entry for {repository!r}",
+            hint="Write NAME or SERVER/NAME of a repository in the tree.",
+        )
     if len(matching) > 1:
         raise LakeplanError(
             f"{repository!r} is on several servers: {', '.join(d.server for d in matching)}",
@@ -175,11 +181,11 @@ def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
 
 
 def _rules(repository: DesiredRepository, branches: Iterable[str]) -> GcRules | None:
-    """The tree's rules for a repository with these branches, or None if the tree clears them."""
+    """Return the tree's rules for a repository with these branches, or None if the tree clears them."""
     if repository.gc is None:
         raise LakeplanError(
             f"the tree does not manage the GC rules of {repository.name!r}",
-            hint="Add a gc block to its entry, a profile or a glob.",
+            hint="Add a `gc` block to the entry of the repository, to a profile or to a glob.",
         )
     return None if isinstance(repository.gc, Cleared) else expand(repository.gc, branches).rules
 
@@ -205,7 +211,7 @@ class _Judged:
         self.wrong_commits: list[drawn.Expected] = []
 
     def check(self, one: drawn.Expected) -> list[FailureRow]:
-        """The failures of an expectation: at most one for each version of an object."""
+        """Return the failures of an expectation, at most one for each version of an object."""
         if one.kind == "commit":
             commit = self._drawing.commit_of(one.ref)
             assert commit is not None
@@ -225,7 +231,7 @@ class _Judged:
         return failures
 
     def rows(self) -> list[GraphRow]:
-        """The drawn graph after all checks, newest commit first."""
+        """Return the drawn graph after all checks, newest commit first."""
         rows: list[GraphRow] = []
         wrong = {expected.ref: expected.fate for expected in self.wrong_commits}
         for row in drawn.picture(self._graph):
@@ -257,7 +263,7 @@ class _Judged:
         until = self._kept_until
         best = max(holders, key=lambda n: 0 if until is None else until[n], default=None)
         if staged:
-            why = f"it is uncommitted on branch {staged[0]}"
+            why = f"it is an uncommitted change on branch {staged[0]}"
         elif best is None:
             why = "no commit holds it"
         else:
@@ -279,13 +285,15 @@ class _Judged:
         if best.until_us is None:
             return f"it is the HEAD of {who}"
         goes = self.fates[number] == "goes"
-        moment = _moment(best.until_us + goes)  # gone from the instant after the last that kept it
+        moment = _moment(
+            best.until_us + goes
+        )  # expired from the moment after the last one at which it was kept
         note = (
-            "; a server's walk may stop before it, depending on the ids of commits"
+            "; a server's walk may stop before this commit, depending on the ids of commits"
             if self.fates[number] == "at_risk"
             else ""
         )
-        return f"{'expired on' if goes else 'is kept until'} {moment}, {who}, {best.rule}{note}"
+        return f"{'expired on' if goes else 'kept until'} {moment}, {who}, {best.rule}{note}"
 
 
 def _words(fate: drawn.Fate) -> str:

@@ -1,4 +1,4 @@
-"""Why a commit is kept or not: by which walks, until when, and what would change it."""
+"""Explains why a commit is kept or not: by which walks, until when, and what would change that."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from lakeplan.values.pins import has_pin_commit
 from lakeplan.values.rules import GcRules
 
 MAX_STEPS = 2_000_000
-"""The most commits that a trace follows. The verdict does not need the trace."""
+"""The maximum number of commits that a trace follows. The verdict does not need the trace."""
 
 Outcome = Literal["head", "young", "marks", "passes", "stops"]
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One walk. ``start``: a commit id. ``branch``: of the branches that start there, the one with the most
-    days, or None for a dangling commit. ``outcome``: ``head`` (starts at the commit and keeps it), ``young``
-    (starts at the commit, which is dangling and young enough), ``marks`` (keeps it), ``passes`` (visits it
-    and does not keep it, because its child is too old), ``stops`` (ends at ``stopped_at``, which the walk of
-    ``stopped_by`` visited before)."""
+    """One walk. ``start`` is a commit id. ``branch`` is the branch with the most days among those that start
+    there, or None for a dangling commit. ``outcome`` is ``head`` (starts at the commit and keeps it),
+    ``young`` (starts at the commit, which is dangling and young enough), ``marks`` (keeps it), ``passes``
+    (visits it but does not keep it, because its child is too old) or ``stops`` (ends at ``stopped_at``, which
+    the walk of ``stopped_by`` visited before)."""
 
     start: str
     branch: str | None
@@ -54,8 +54,8 @@ class _Start:
 def trace(
     graph: CommitGraph, rules: GcRules, commit: int, as_of: datetime, zone: tzinfo
 ) -> tuple[Pass, ...] | None:
-    """The walks towards ``commit`` (a number), in the server's order. None when there are too many commits to
-    follow."""
+    """Return the walks towards ``commit`` (a number), in the server's order, or None if there are too many
+    commits to follow."""
     below = set(graph.descendants(commit))
     visited: dict[int, tuple[int, str]] = {}
     walks: list[Pass] = []
@@ -94,8 +94,8 @@ def trace(
 def _starts(
     graph: CommitGraph, rules: GcRules, below: set[int], as_of: datetime, zone: tzinfo
 ) -> list[_Start]:
-    """The starts of walks among ``below`` by commit id. Of branches that share a HEAD, the one with the most
-    days counts."""
+    """Return the starts of walks among ``below`` by commit id. Of branches that share a HEAD, the one with
+    the most days counts."""
     at: dict[int, tuple[int, str | None]] = {}
     for branch, head in zip(graph.branches, graph.heads, strict=True):
         days = rules.days_for(branch.id)
@@ -108,7 +108,7 @@ def _starts(
 
 
 MOST_DAYS = 36_500
-"""The most days a tree may require."""
+"""The maximum number of days that a tree may require."""
 TRIED = 3
 NAMED = 10
 
@@ -139,7 +139,7 @@ class Remedy:
 
 
 def days_needed(created_us: int, as_of: datetime, zone: tzinfo) -> int | None:
-    """The fewest days with a cutoff before a date, or None if more than ``MOST_DAYS`` are needed."""
+    """Return the fewest days whose cutoff is before a date, or None if more than ``MOST_DAYS`` are needed."""
     low, high = 1, MOST_DAYS
     if limit_us(as_of, high, zone) >= created_us:
         return None
@@ -161,10 +161,10 @@ def to_stay(
     as_of: datetime,
     zone: tzinfo,
 ) -> tuple[Remedy, ...]:
-    """Changes after which both the documented rule and the server's walk keep a commit (a number).
+    """Return changes after which both the documented rule and the server's walk keep a commit (a number).
 
-    ``reached_by``: the starts that reach it, each with the date that must be after the cutoff. ``highest``:
-    the most days of all of them.
+    ``reached_by`` has the starts that reach it, each with the date that must be after the cutoff. ``highest``
+    is the greatest number of days among them.
     """
     wanted: list[tuple[int, str | None, int]] = []
     for keeper, created in reached_by:
@@ -180,7 +180,8 @@ def to_stay(
         if len(tried) >= TRIED:
             break
         tried.add(branch)
-        # The fewest days by the rule, or else more than all others, so that no other walk stops this one.
+        # The fewest days by the rule, or else more days than all others, so that no other walk stops this
+        # one.
         for days in sorted({max(needed, now), max(needed, highest + 1)}):
             if days > now and _keeps(graph, _with_days(rules, branch, days), commit, as_of, zone):
                 remedies.append(Remedy("days", branch, now, days))
@@ -207,8 +208,8 @@ def to_go(
     as_of: datetime,
     zone: tzinfo,
 ) -> tuple[Remedy, ...]:
-    """The changes of the first ten of ``branches``, and of the default for dangling commits, that are
-    together needed so that all of ``holders`` expire by the documented rule."""
+    """Return the changes of the first ten of ``branches``, and of the default for dangling commits, that are
+    needed together so that all of ``holders`` expire by the documented rule."""
     held = frozenset(holders)
     head_of = {branch.id: head for branch, head in zip(graph.branches, graph.heads, strict=True)}
     remedies: list[Remedy] = []
@@ -241,7 +242,8 @@ def _off_head(graph: CommitGraph, branch: str, head: int, days: int | None) -> R
 
 
 def without_rules(graph: CommitGraph, holders: Collection[int]) -> tuple[Remedy, ...]:
-    """The changes that are needed where no rules are set: rules, and HEADs, which no rule lets expire."""
+    """Return the changes that are needed if no rules are set: rules, and new HEADs, because no rule lets a
+    HEAD expire."""
     held = frozenset(holders)
     heads = sorted((b.id, n) for b, n in zip(graph.branches, graph.heads, strict=True) if n in held)
     remedies = [_off_head(graph, branch, head, None) for branch, head in heads[:NAMED]]
@@ -255,7 +257,8 @@ def _shorter(newest: int, branch: str | None, days: int, as_of: datetime, zone: 
 
 
 def _newest_edge(graph: CommitGraph, start: int, limit: int, held: frozenset[int]) -> int | None:
-    """The newest date after ``limit`` of a commit on the way whose main parent is in ``held``."""
+    """Return the newest date after ``limit`` among the commits of the walk whose main parent is in
+    ``held``."""
     newest: int | None = None
     child = start
     while graph.newest_ancestor_us[child] > limit and (parent := graph.main_parent[child]) >= 0:
@@ -271,10 +274,10 @@ KEEPERS_SHOWN = 10
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why a commit is kept. It is a branch's HEAD (``replaced_by`` None), or ``replaced_by``
-    followed it on the branch at ``replaced_us``, from which the days count. For a dangling commit they count
-    from its own date. ``keeper.until_us`` None: until the branch moves. ``source``: where the tree has the
-    days."""
+    """A reason why a commit is kept. It is a branch's HEAD (``replaced_by`` is None), or ``replaced_by``
+    followed it on the branch at ``replaced_us``, from which the days count. For a dangling commit, they count
+    from its own date. If ``keeper.until_us`` is None, it is kept until the branch moves. ``source`` is the
+    place of the days in the tree."""
 
     keeper: Keeper
     replaced_by: str | None
@@ -321,8 +324,9 @@ class Explanation:
 
 @dataclass(eq=False)
 class Judge:
-    """The verdicts of one rule set at one moment. ``rules`` None: no rules are set, so nothing is
-    collected. ``sources``: where the tree has the days of each branch, under "" those of the default."""
+    """The verdicts of one rule set at one moment. If ``rules`` is None, no rules are set, so nothing is
+    collected. ``sources`` has the places in the tree of the days of each branch, and under "" those of the
+    default."""
 
     graph: CommitGraph
     name: str
@@ -333,14 +337,14 @@ class Judge:
 
     @cached_property
     def server(self) -> bytearray:
-        """By commit number, 1 when the server keeps the commit."""
+        """Return, by commit number, 1 if the server keeps the commit."""
         if self.rules is None:
             return all_kept(self.graph)
         return server_verdict(self.graph, self.rules, self.as_of, self.zone)
 
     @cached_property
     def documented(self) -> DocumentedVerdict | None:
-        """The verdict of the documented rule, or None without rules."""
+        """Return the verdict of the documented rule, or None without rules."""
         if self.rules is None:
             return None
         return documented_verdict(self.graph, self.rules, self.as_of, self.zone)
@@ -352,11 +356,11 @@ class Judge:
         return branch_sets(self.graph, self.rules, self.as_of, self.zone)
 
     def keeps(self, commit: int) -> bool:
-        """Whether the server or the documented rule keeps a commit."""
+        """Return whether the server or the documented rule keeps a commit."""
         return bool(self.server[commit] or self.documented is None or self.documented.active[commit])
 
     def surely_keeps(self, holders: Collection[int]) -> bool:
-        """Whether both keep one of these commits, so that further holders change nothing."""
+        """Return whether both keep one of these commits, so that further holders change nothing."""
         documented = self.documented
         kept = documented is None or any(documented.active[n] for n in holders)
         return bool(holders) and kept and any(self.server[n] for n in holders)
@@ -407,8 +411,8 @@ class Judge:
         )
 
     def _strength(self, documented: DocumentedVerdict, n: int) -> tuple[int, int, int, int, int]:
-        """Sorts commits that both keep above those that only the documented rule keeps, then by how long they
-        are kept, then by date."""
+        """Return a sort key that puts commits that both keep above those that only the documented rule keeps,
+        then sorts by how long they are kept, then by date."""
         active = documented.active[n]
         until = documented.kept_until_us[n]
         return (active and self.server[n], active, until, self.graph.creation_us[n], n)
@@ -433,9 +437,9 @@ def _longest_first(keeper: Keeper) -> tuple[int, bool, str, str]:
 
 @dataclass(frozen=True)
 class BranchExplanation:
-    """The commits that a branch keeps under one rule set. ``commits``: how many it keeps. ``alone``: how many
-    no other branch keeps. ``loses``: commits that the server would not keep if the branch were deleted. Its
-    commits are dangling then, with the default days."""
+    """The commits that a branch keeps under one rule set. ``commits`` is how many it keeps, and ``alone`` how
+    many no other branch keeps. ``loses`` is how many commits the server would not keep if the branch were
+    deleted. The commits of the branch would then be dangling, with the default days."""
 
     rule_set: str
     days: int | None

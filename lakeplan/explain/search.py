@@ -30,14 +30,15 @@ NAMED = 5
 
 _HEX = re.compile(r"[0-9a-f]{6,64}\Z")
 _ADDRESS = re.compile(r"data/(![^/]+/[^/]+/)?[0-9a-v]{20}/[0-9a-v]{20}(,[\w-]+)?\Z")
-"""The addresses of new objects on a server (``lakefs/format.md``). People give no such paths."""
+"""The form of addresses of new objects on a server (``lakefs/format.md``). People do not name paths like
+that."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of an explanation. ``text``: the path, full commit id, branch or address. ``ref`` and
-    ``ref_commit``: where to find the path (None: anywhere). ``via``: the name of a commit that was not given
-    by its id, such as ``tag v1.0``."""
+    """The subject of an explanation. ``text`` is the path, full commit id, branch or address. ``ref`` and
+    ``ref_commit`` say where to find the path (None: anywhere). ``via`` is the name of a commit that was not
+    given by its id, such as ``tag v1.0``."""
 
     kind: Kind
     text: str
@@ -49,10 +50,10 @@ class Subject:
 def read_subject(
     text: str, graph: CommitGraph, *, ref: str | None = None, kind: Kind | None = None
 ) -> Subject:
-    """The subject that a text names. Raises UsageError for an empty text, an unknown ref or branch, and a
-    prefix of several commit ids."""
+    """Return the subject that a text names. Raises UsageError for an empty text, an unknown ref or branch,
+    and a prefix of several commit ids."""
     if not text:
-        raise UsageError("WHAT is empty", hint="Give a path, a commit, a branch or an address.")
+        raise UsageError("WHAT is empty", hint="Enter a path, a commit, a branch or an address.")
     if ref is not None:
         if kind not in (None, "path"):
             raise UsageError(f"--ref can only be used with a path, not with a {kind}", hint="Remove --ref.")
@@ -113,10 +114,11 @@ def _commit(text: str, graph: CommitGraph) -> Subject:
         more = f" and {len(ids) - NAMED} more" if len(ids) > NAMED else ""
         raise UsageError(
             f"{len(ids)} commit ids begin with {text}: {', '.join(i[:16] for i in ids[:NAMED])}{more}",
-            hint="Give more digits of the id.",
+            hint="Enter more digits of the id.",
         )
     raise UsageError(
-        f"commit {text!r} does not exist", hint=f"Give a full id, or at least {SHORTEST_PREFIX} digits."
+        f"commit {text!r} does not exist",
+        hint=f"Enter the full id, or at least {SHORTEST_PREFIX} digits of it.",
     )
 
 
@@ -134,7 +136,7 @@ def _find_ref(ref: str, graph: CommitGraph) -> str | None:
         return ref
     ids = _with_prefix(ref, graph) if _HEX.match(ref) else []
     if len(ids) > 1:
-        return _commit(ref, graph).text  # raises: it is ambiguous
+        return _commit(ref, graph).text  # raises an error, because the id is ambiguous
     return ids[0] if ids else None
 
 
@@ -149,18 +151,19 @@ class AddressBook(Protocol):
     """Resolves the addresses of entries to objects of the namespace."""
 
     def meaning(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
-        """The key that the address certainly means, if any, and other keys that it may mean and so
-        protects."""
+        """Return the key that the address certainly refers to, if any, and other keys that it may refer to
+        and therefore protects."""
 
     def protected(self, address: str, address_type: int) -> list[str]:
-        """Every key that the address means or may mean."""
+        """Return every key that the address refers to or may refer to."""
 
 
 @dataclass
 class Holding:
     """One address with the entries that name it. ``metaranges`` certainly hold it. ``aliases`` may hold it,
-    by a full address. ``size``: the greatest of its entries, in bytes. ``maybe_inside``: the address seems to
-    be outside, but the namespace's own URL is not known, so it may be an object of the namespace."""
+    by a full address. ``size`` is the greatest size among its entries, in bytes. If ``maybe_inside``, the
+    address seems to be outside, but the namespace's own URL is not known, so it may be an object of the
+    namespace."""
 
     address: str
     inside: bool = True
@@ -201,19 +204,19 @@ class Search:
         return list(self._commits)
 
     def commits_of(self, holding: Holding) -> list[int]:
-        """The numbers of the commits that hold the object or may hold it, ascending."""
+        """Return the numbers of the commits that hold or may hold the object, in ascending order."""
         metaranges = holding.metaranges | holding.aliases
         return sorted(number for m in metaranges for number in self._commits.get(m, ()))
 
     def holding(self, address: str, address_type: int) -> Holding:
-        """A new holding for the address of an entry."""
+        """Return a new holding for the address of an entry."""
         inside, others = self._addresses.meaning(address, address_type)
         if inside is not None:
             return Holding(inside)
         return Holding(address, inside=False, maybe_inside=bool(others))
 
     def path(self, path: str, metaranges: Collection[str]) -> list[Holding]:
-        """Every object at ``path`` in these metaranges."""
+        """Return every object at ``path`` in these metaranges."""
         key = path.encode(errors="surrogateescape")
         shown = key.decode(errors="backslashreplace")
         holdings: dict[str, Holding] = {}
@@ -228,7 +231,7 @@ class Search:
         return list(holdings.values())
 
     def fill(self, wanted: Collection[Holding], metaranges: Collection[str]) -> None:
-        """Adds to each of ``wanted`` those of ``metaranges`` that hold its address, at any path."""
+        """Add to each of ``wanted`` the metaranges that hold its address, at any path."""
         by_address = {holding.address: holding for holding in wanted}
         if not by_address:
             return
@@ -254,7 +257,7 @@ class Search:
     def _ranges(
         self, metaranges: Collection[str], can_hold: Callable[[RangeInfo], bool]
     ) -> Iterator[tuple[RangeColumns, set[str]]]:
-        """The ranges that can hold the object, each with those of ``metaranges`` that list it."""
+        """Return the ranges that can hold the object, each with the metaranges that list it."""
         self._list([m for m in metaranges if m not in self._listed])
         holders: dict[str, set[str]] = {}
         for metarange in metaranges:
@@ -281,14 +284,14 @@ class Search:
 WORKERS = 8
 MAX_BRANCHES = 500
 MAX_ENTRIES = 1_000
-"""Uncommitted objects of a branch that are inspected when no path is known."""
+"""The maximum number of uncommitted objects of a branch that are inspected if no path is known."""
 
 
 @dataclass(frozen=True)
 class Staged:
-    """Uncommitted objects. ``holders``: by address, where it is uncommitted (``branch main``, ``run …``).
-    ``paths``: by address, its uncommitted paths. ``inspected``: what was inspected, in words. ``complete``:
-    everything was, so no other object is uncommitted."""
+    """Uncommitted objects. ``holders`` says where each address is uncommitted (``branch main``, ``run …``).
+    ``paths`` has the uncommitted paths of each address. ``inspected`` describes what was inspected. If
+    ``complete``, everything was inspected, so no other object is uncommitted."""
 
     holders: dict[str, tuple[str, ...]] = field(default_factory=dict)
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -298,20 +301,21 @@ class Staged:
 
 class Staging(Protocol):
     def find(self, addresses: Collection[str], paths: Sequence[str], branch: str | None) -> Staged:
-        """The uncommitted objects at ``paths`` (everywhere without paths) of one branch, or of all with None,
-        and those of ``addresses`` that are uncommitted anywhere that can be inspected."""
+        """Return the uncommitted objects at ``paths`` (everywhere without paths) on one branch, or on all
+        branches if it is None, and those of ``addresses`` that are uncommitted anywhere that can be
+        inspected."""
 
 
 @dataclass(frozen=True)
 class RunStaging:
-    """The newest run of uncommitted addresses of a namespace. ``run_id`` None: there is none."""
+    """The newest run of uncommitted addresses of a namespace. ``run_id`` is None if there is none."""
 
     run_id: str | None
     addresses: frozenset[str]
 
     def find(self, addresses: Collection[str], paths: Sequence[str], branch: str | None) -> Staged:
         if self.run_id is None:
-            return Staged(complete=False)  # the world's own note says so
+            return Staged(complete=False)  # the world has its own note about this
         named = (f"run {self.run_id}",)
         return Staged(
             {address: named for address in addresses if address in self.addresses},
@@ -321,7 +325,7 @@ class RunStaging:
 
 @dataclass(frozen=True)
 class BranchStaging:
-    """A live server: the uncommitted changes of its branches."""
+    """The uncommitted changes on the branches of a live server."""
 
     reader: StagingReader
     repository: str
@@ -348,18 +352,18 @@ class BranchStaging:
         return Staged(
             {address: tuple(sorted(names)) for address, names in holders.items()},
             {address: tuple(sorted(names)) for address, names in at.items()},
-            inspected=f"staged changes of {where}, {what}",
+            inspected=f"uncommitted changes on {where}, {what}",
             # An old address can be uncommitted at an unknown path.
             complete=not paths and not capped and not left_out,
         )
 
     def _on_branch(self, branch: str, paths: Sequence[str]) -> tuple[list[tuple[str, str]], bool]:
-        """Path and address of uncommitted objects, and whether some were left out."""
+        """Return path and address of uncommitted objects, and whether some were omitted."""
         changes: list[tuple[str, str]] = []
         try:
             return changes, self._search_branch(branch, paths, changes)
         except (PermissionDenied, NotFound):
-            return changes, True  # no permission, or the branch is gone
+            return changes, True  # no permission, or the branch no longer exists
 
     def _search_branch(self, branch: str, paths: Sequence[str], changes: list[tuple[str, str]]) -> bool:
         for wanted in paths or ("",):

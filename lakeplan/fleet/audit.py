@@ -1,4 +1,4 @@
-"""Audits repositories with requests that change nothing, and with listings where storage can be read."""
+"""Audits repositories with requests that change nothing, and with listings if storage can be read."""
 
 from __future__ import annotations
 
@@ -49,21 +49,22 @@ WORKERS = 8
 MIN_AGE = timedelta(hours=24)
 """Collectors keep objects younger than this, or than the server's grace period if that is longer."""
 MAX_GRACE_SECONDS = 10 * 365 * 86_400
-"""A server's grace period is cut to this."""
+"""The upper limit for a server's grace period."""
 RUNS_NAMED = 5
 COMMITS_A_REQUEST = 100
-"""A page of a log has at least this many commits."""
+"""The minimum number of commits in a page of a log."""
 EXAMPLES = 5
 STAGED_BRANCHES = 10
-"""Branches whose uncommitted changes are counted, the default branch first: a request each."""
+"""The maximum number of branches whose uncommitted changes are counted, with one request each, the default
+branch first."""
 
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """Options of an audit. ``dump_refs``: also see dangling commits, by a refs dump that the server writes
-    into the namespace. ``sample``: how many objects are probed where storage is not listed. ``stale_days``: a
-    branch with an older HEAD is stale. ``max_requests``: about how many a repository may need. ``zone``
-    applies to servers that are not in ``zones``."""
+    """Options of an audit. ``dump_refs``: also read dangling commits, from a refs dump that the server writes
+    into the namespace. ``sample``: how many objects are probed if storage is not listed. ``stale_days``: the
+    age of the HEAD from which a branch is stale. ``max_requests``: about how many requests a repository may
+    need. ``zone`` applies to servers that are not in ``zones``."""
 
     as_of: datetime
     zone: tzinfo
@@ -79,7 +80,7 @@ class AuditSettings:
     zones: Mapping[str, tzinfo] = field(default_factory=dict)
 
     def of_server(self, server: str) -> AuditSettings:
-        """The same settings with the time zone of this server."""
+        """Return the same settings with the time zone of this server."""
         return replace(self, zone=self.zones.get(server, self.zone))
 
 
@@ -99,7 +100,7 @@ class AuditPorts:
 
 
 class Read(TypedDict, Generic[R]):
-    """What a document says about all repositories: the rows of those that were read, sorted, the errors by
+    """What a document says about all repositories: the sorted rows of those that were read, the errors by
     ``server/name``, and the repositories that were not tried."""
 
     servers: dict[str, str]
@@ -139,10 +140,10 @@ def each_repository(
     known: Mapping[str, R],
 ) -> Read[R]:
     """Read every repository for which ``takes(server, name)`` is true, several at a time. ``servers`` have
-    their URLs. Rows in ``known`` are reused if they are of the same repository. After ``ports.stop`` returns
-    true no other repository is started. ``read`` gets the server, the repository and the age below which the
-    server's collector keeps objects. A server that does not list its repositories has failed as ``server/*``,
-    and keeps its rows in ``known``. Raises its error if nothing else was selected."""
+    their URLs. Rows in ``known`` are reused if they belong to the same repository. After ``ports.stop``
+    returns true, no other repository is started. ``read`` gets the server, the repository and the age below
+    which the server's collector keeps objects. A server that does not list its repositories counts as failed
+    under ``server/*``, and keeps its rows in ``known``. Raises its error if nothing else was selected."""
     rows: list[R] = []
     failed: dict[str, LakeplanError] = {}
     unfinished: list[str] = []
@@ -193,8 +194,8 @@ def each_repository(
 
 
 def is_of(row: Mapping[str, object], key: str, storage_namespace: str) -> bool:
-    """Whether a row of an earlier report, which may be redacted, is of the repository that has this storage
-    now, and not of another one of the same name."""
+    """Return whether a row of an earlier report, which may be redacted, belongs to the repository that has
+    this storage now, and not to another repository with the same name."""
     return row["storage_namespace"] in (storage_namespace, path_digest(key, storage_namespace))
 
 
@@ -227,7 +228,7 @@ class Inspection:
 
     def audit(self) -> AuditedRow:
         stored = read_stored(self._reader, self._name)
-        rules, shown = stored.raw, stored.bare  # nobody set the rules of pins
+        rules, shown = stored.raw, stored.bare  # people do not set the rules of pins
         policies = self._policies()
         refs = self._refs()
         graph = CommitGraph.from_refs(refs)
@@ -316,7 +317,8 @@ class Inspection:
         return Refs(tuple(commits.values()), branches, tags)
 
     def _new_commits(self, head: str, known: Mapping[str, Commit]) -> dict[str, Commit]:
-        """Commits that a HEAD leads to and that are not known yet. The rest of the log is not read."""
+        """Return commits that are reachable from a HEAD and not known yet. The rest of the log is not
+        read."""
         commits: dict[str, Commit] = {}
         pending = {head} - known.keys()
         if pending:
@@ -328,7 +330,7 @@ class Inspection:
                 if not pending:
                     break
                 if len(known) + len(commits) > COMMITS_A_REQUEST * self._settings.max_requests:
-                    raise self._too_many("its log is too long")
+                    raise self._too_many("the log is too long")
         return commits
 
     def _masks(self, graph: CommitGraph, refs: Refs, rules: GcRules | None) -> list[int]:
@@ -354,14 +356,14 @@ class Inspection:
         store: NamespaceReader | str,
         holders: Sequence[int] = (),
     ) -> tuple[Surveyed, str]:
-        """Survey the objects by a listing, or else by metadata and a sample; then the text is why.
-        ``holders`` is who holds each commit, as bits, or nothing if nobody asks."""
+        """Survey the objects with a listing, or else with metadata and a sample. In that case, the text says
+        why. ``holders`` has bits for who holds each commit, or is empty if that is not needed."""
         facts: dict[str, Facts] = {}
         for commit, position in enumerate(by_date(graph)):
             if id := graph.meta_range_ids[commit]:
                 of = (holders[commit],) if holders else ()
                 facts[id] = facts.get(id, Facts()) | Facts(masks[commit], position, of)
-        why = store if isinstance(store, str) else "the credentials may not list it"
+        why = store if isinstance(store, str) else "the credentials cannot list it"
         if not isinstance(store, str):
             try:
                 surveyed = self._ports.surveyor.survey(self._request(facts, store))
@@ -377,7 +379,7 @@ class Inspection:
         return LakeplanError(
             f"reading it needs more than {self._settings.max_requests:,} requests: {why}",
             where=f"{self._server}/{self._name}",
-            hint="Raise --max-requests, or run the audit where the storage can be listed.",
+            hint="Raise --max-requests, or run the audit with credentials that can list the storage.",
         )
 
     def _request(self, facts: Mapping[str, Facts], store: NamespaceReader | None) -> SurveyRequest:
@@ -397,7 +399,7 @@ class Inspection:
         )
 
     def _staged(self, store: NamespaceReader) -> tuple[str, ...]:
-        """Files of the newest list of uncommitted objects, if it is at most a day old."""
+        """Return the files of the newest list of uncommitted objects, if it is at most a day old."""
         try:
             return find_run(
                 store, as_of_us=to_us(self._settings.as_of), max_age_seconds=int(MIN_AGE.total_seconds())
@@ -410,8 +412,8 @@ class Inspection:
     def _destroyed(
         self, surveyed: Surveyed, graph: CommitGraph
     ) -> tuple[tuple[DestroyedRow | None, DestroyedRow | None], str]:
-        """The objects that are gone although the documented rule keeps them, and those that only tags name;
-        and why no sample was read."""
+        """Return the objects that are gone although the documented rule keeps them, those that only tags
+        name, and why no sample was read."""
         if surveyed.listed:
             kept = _listed(surveyed.classes, judging.Bit.DOCUMENTED)
             has_tagged = judging.named(surveyed.classes, judging.Bit.TAG, judging.Bit.DOCUMENTED).objects
@@ -420,7 +422,7 @@ class Inspection:
                 _listed(surveyed.classes, judging.Bit.TAG, judging.Bit.DOCUMENTED) if has_tagged else None,
             ), ""
         if not surveyed.sample:
-            return (None, None), "no object to probe" if self._settings.sample else "--sample is 0"
+            return (None, None), "there are no objects to probe" if self._settings.sample else "--sample is 0"
         commits = {position: id for id, position in zip(graph.ids, by_date(graph), strict=True)}
         kept_sample = [one for one in surveyed.sample if one.mask & judging.Bit.DOCUMENTED]
         tag_sample = [one for one in surveyed.sample if not one.mask & judging.Bit.DOCUMENTED]
@@ -511,13 +513,13 @@ def _listed(classes: Sequence[ObjectClass], wanted: int, unwanted: int = 0) -> D
 
 
 def stored_policies(row: AuditedRow) -> tuple[SettingItem, ...]:
-    """The stored policies for a tree, without clashes."""
+    """Return the stored policies for a tree, without clashes."""
     policies = items_from_body(SettingKind.BRANCH_LIFECYCLE, row["policies"] or ())
     return judging.sound_policies([one for one in policies if isinstance(one, Policy)])
 
 
 def sound_rules(row: AuditedRow) -> GcRules | None:
-    """The stored rules for a tree, with impossible values corrected, or None without rules."""
+    """Return the stored rules for a tree, with impossible values corrected, or None without rules."""
     if (body := row["rules"]) is None:
         return None
     branches = {one["branch_id"]: one["retention_days"] for one in body["branches"]}

@@ -1,4 +1,5 @@
-"""The document of an audit (``schemas/audit.v1.json``). Moments are ISO 8601 in UTC."""
+"""The documents of an audit (``schemas/audit.v1.json``) and of a storage report. Times are ISO 8601 in
+UTC."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from lakeplan.values.simulation import AmountRow
 
 
 class AuditCommits(TypedDict):
-    """The number of commits, and the numbers that each rule keeps. ``at_risk``: the documented rule keeps
-    them, the server's walk does not. ``dangling_seen``: whether commits that no branch or tag leads to were
-    read."""
+    """The number of commits, and the numbers that each rule keeps. ``at_risk`` counts those that the
+    documented rule keeps but the server's walk does not. ``dangling_seen`` says whether commits that no
+    branch or tag reaches were read."""
 
     total: int
     branches: int
@@ -27,8 +28,9 @@ class AuditCommits(TypedDict):
 
 
 class DestroyedRow(TypedDict):
-    """Objects that should be stored and are gone. A ``listing`` counts all of them. A ``sample`` finds
-    ``gone`` of ``asked``. The share of all lies between the two percentages, with a confidence of 95 %."""
+    """Objects that should be stored but are gone. A ``listing`` counts all of them. A ``sample`` finds that
+    ``gone`` of ``asked`` objects are gone. The share of all objects lies between the two percentages, with a
+    confidence of 95 %."""
 
     how: Literal["listing", "sample"]
     amount: AmountRow | None
@@ -41,8 +43,8 @@ class DestroyedRow(TypedDict):
 
 class NextRunRow(TypedDict):
     """The objects that the server's collector would delete next, with ``at_risk`` and ``tagged`` as parts of
-    it. ``too_young``: expired objects younger than ``min_age_seconds``, which a later run would delete. None:
-    ages are unknown, and ``expired`` contains these objects."""
+    it. ``too_young`` counts expired objects younger than ``min_age_seconds``, which a later run would delete.
+    It is None if ages are unknown. ``expired`` then contains these objects."""
 
     expired: AmountRow
     at_risk: AmountRow
@@ -59,16 +61,16 @@ class PeriodRow(TypedDict):
 
 
 class LeftoversRow(TypedDict):
-    """Stored objects in no commit that are older than a day. ``staged`` None: there is no recent list of
-    uncommitted objects, so ``never_committed`` contains staged objects."""
+    """Stored objects in no commit that are older than a day. ``staged`` is None without a recent list of
+    uncommitted objects. ``never_committed`` then contains staged objects."""
 
     never_committed: AmountRow
     staged: AmountRow | None
 
 
 class UncommittedRow(TypedDict):
-    """Uncommitted changes that the server reports: on how many ``branches`` of those ``asked`` about, and how
-    many. ``more``: not all changes of some branch were counted."""
+    """Uncommitted changes that the server reports: how many ``changes``, and on how many ``branches`` of
+    those ``asked`` about. ``more`` says that not all changes of some branch were counted."""
 
     asked: int
     branches: int
@@ -77,8 +79,8 @@ class UncommittedRow(TypedDict):
 
 
 class RemnantsRow(TypedDict):
-    """The data in a bucket other than current objects. None means unknown, and "" no upload. ``complete``:
-    everything was counted."""
+    """The data in a bucket other than current objects. None means unknown, and "" means no upload.
+    ``complete`` says whether everything was counted."""
 
     noncurrent: AmountRow | None
     delete_markers: int | None
@@ -88,7 +90,7 @@ class RemnantsRow(TypedDict):
 
 
 class PolicyRow(TypedDict):
-    """A stored branch policy as the server writes it; ages in seconds."""
+    """A stored branch policy as the server writes it, with ages in seconds."""
 
     name_patterns: list[str]
     id: NotRequired[str]
@@ -114,10 +116,10 @@ class AdviceRow(TypedDict):
 
 
 class AuditedRow(TypedDict):
-    """One repository. ``estimated``: storage was not listed (``not_listed`` is why), so figures come from
-    metadata and include objects that are gone. ``destroyed`` is of what the documented rule keeps,
-    ``destroyed_tagged`` of what only tags name; None also if there is no such object. ``policies`` None: the
-    server has none, or they cannot be read."""
+    """One repository. If ``estimated``, storage was not listed (``not_listed`` says why), so figures come
+    from metadata and include objects that are gone. ``destroyed`` is about objects that the documented rule
+    keeps, and ``destroyed_tagged`` about objects that only tags name. Both are also None if there are no such
+    objects. ``policies`` is None if the server has none or they cannot be read."""
 
     repository: str
     storage_namespace: str
@@ -147,8 +149,8 @@ class AuditedRow(TypedDict):
 
 
 class AuditDocument(TypedDict):
-    """The document of an audit. ``failed``: repositories that could not be read, by ``server/name``.
-    ``unfinished``: those that were not tried, because the audit was stopped."""
+    """The document of an audit. ``failed`` has repositories that could not be read, by ``server/name``.
+    ``unfinished`` has those that were not tried, because the audit was stopped."""
 
     format: Literal["lakeplan.audit/v1"]
     at: str
@@ -160,7 +162,7 @@ class AuditDocument(TypedDict):
 
 # ---- storage
 class HolderRow(TypedDict):
-    """A branch or tag: what it holds, and what nothing else holds."""
+    """A branch or tag: the data that it holds, and the part that nothing else holds."""
 
     name: str
     held: AmountRow
@@ -185,7 +187,7 @@ class ComparedRow(TypedDict):
 
 class PlaceRow(TypedDict):
     """Objects below a prefix of paths; "" is everything. An object counts once for each prefix of its paths,
-    and an object in no commit has no path. None is unknown without a listing."""
+    and an object in no commit has no path. None means unknown, without a listing."""
 
     prefix: str
     depth: int
@@ -197,20 +199,20 @@ class PlaceRow(TypedDict):
 
 
 class StoredAgeRow(AmountRow):
-    """Objects written this many days ago. ``to_days`` None: or more."""
+    """Objects written this many days ago. If ``to_days`` is None, the age has no upper limit."""
 
     from_days: int
     to_days: int | None
 
 
 class StoredClassRow(AmountRow):
-    """Objects of one storage class, or "" if the store names none."""
+    """Objects of one storage class, which is "" if the store names none."""
 
     storage_class: str
 
 
 class OwnerRow(TypedDict):
-    """Repositories of one owner, or of none. A figure is None if it is unknown for one of them."""
+    """Repositories of one owner, or without an owner. A figure is None if it is unknown for one of them."""
 
     owner: str | None
     repositories: int
@@ -222,7 +224,8 @@ class OwnerRow(TypedDict):
 
 
 class GrowthRow(TypedDict):
-    """Growth since an earlier report: negative if there is less now, None if the two cannot be compared."""
+    """Growth since an earlier report. It is negative if there is less now, and None if the two reports cannot
+    be compared."""
 
     since: str
     stored: AmountRow | None
@@ -231,7 +234,7 @@ class GrowthRow(TypedDict):
 
 class StoredRow(TypedDict):
     """One repository. With a listing, ``stored`` is the sum of ``held``, ``uncommitted``, ``young``,
-    ``reclaimable`` and ``unreferenced``. None is unknown."""
+    ``reclaimable`` and ``unreferenced``. None means unknown."""
 
     repository: str
     storage_namespace: str
@@ -263,7 +266,8 @@ class StoredRow(TypedDict):
 
 
 class StorageDocument(TypedDict):
-    """A storage report. ``failed`` and ``unfinished`` as in an audit. ``owners`` if a tree names them."""
+    """A storage report. ``failed`` and ``unfinished`` are as in an audit. ``owners`` is present if a tree
+    names them."""
 
     format: Literal["lakeplan.storage/v1"]
     at: str

@@ -19,10 +19,10 @@ from lakeplan.values.simulation import Amount, total_of
 
 PERIODS = (1, 7, 14, 30, 60, 90, 180, 365)
 SAFE_DAYS = 30
-"""The least days for rules whose numbers of days are impossible."""
+"""The minimum number of days for rules whose numbers of days are impossible."""
 STALE_NAMED = 20
 Z = 1.96
-"""Standard deviations of a confidence of 95 %."""
+"""Standard deviations for a confidence of 95 %."""
 
 
 class Bit(IntFlag):
@@ -35,18 +35,18 @@ class Bit(IntFlag):
 
 
 def period_bit(number: int) -> int:
-    """The bit of a period, by its place in ``PERIODS``."""
+    """Return the bit of a period, by its place in ``PERIODS``."""
     return 16 << number
 
 
 def total(classes: Iterable[ObjectClass], *, listed: bool) -> Amount:
-    """All stored objects; without a listing, all that commits name."""
+    """Return all stored objects, or without a listing all objects that commits name."""
     return total_of(each.amount for each in classes if each.counts(listed))
 
 
 def expired(classes: Iterable[ObjectClass], keeps: int, *, listed: bool, among: int = Bit.ALL) -> Amount:
-    """Committed objects that a commit with a bit of ``among`` has and no commit with a bit of ``keeps``.
-    Uncommitted and too young objects are left out."""
+    """Return committed objects that are in a commit with a bit of ``among`` and in no commit with a bit of
+    ``keeps``. Uncommitted and too young objects are omitted."""
     return total_of(
         each.amount
         for each in classes
@@ -59,7 +59,7 @@ def expired(classes: Iterable[ObjectClass], keeps: int, *, listed: bool, among: 
 
 
 def too_young(classes: Iterable[ObjectClass]) -> Amount:
-    """Stored objects that ``expired`` leaves out only because they are young."""
+    """Return stored objects that ``expired`` omits only because they are too young."""
     return total_of(
         each.amount
         for each in classes
@@ -71,13 +71,13 @@ def too_young(classes: Iterable[ObjectClass]) -> Amount:
 
 
 def destroyed(classes: Iterable[ObjectClass], wanted: int = Bit.DOCUMENTED, unwanted: int = 0) -> Amount:
-    """Objects that ``named`` counts and that are not in the listing."""
+    """Return objects that ``named`` counts but that are not in the listing."""
     return named((each for each in classes if not each.flags & Sighting.LISTED), wanted, unwanted)
 
 
 def named(classes: Iterable[ObjectClass], wanted: int, unwanted: int = 0) -> Amount:
-    """Objects in the namespace that commits with a bit of ``wanted`` name, and none with one of
-    ``unwanted``."""
+    """Return objects in the namespace that a commit with a bit of ``wanted`` names, and no commit with a bit
+    of ``unwanted``."""
     return total_of(
         each.amount
         for each in classes
@@ -96,14 +96,16 @@ def never_committed(classes: Iterable[ObjectClass], *, staged: bool) -> Amount:
 
 
 def share_percent(gone: int, total: int) -> float:
-    """The percentage with two decimals: 0 only if nothing is gone, 100 only if everything is."""
+    """Return the percentage with two decimals. It is 0 only if nothing is gone, and 100 only if everything
+    is."""
     if not gone or gone == total:
         return 100.0 if gone else 0.0
     return min(max(round(100 * gone / total, 2), 0.01), 99.99)
 
 
 def interval(gone: int, asked: int) -> tuple[float, float]:
-    """The percentages between which the share of all lies, by a sample (Wilson's score interval)."""
+    """Return the percentages between which the share of all objects lies according to a sample (Wilson's
+    score interval)."""
     if not asked:
         return 0.0, 100.0
     share, square = gone / asked, Z * Z
@@ -115,7 +117,7 @@ def interval(gone: int, asked: int) -> tuple[float, float]:
 
 
 def nonsense_of(rules: GcRules | None, refs: Refs, policies: Sequence[Policy]) -> list[str]:
-    """Stored settings that make no sense, in words."""
+    """Return descriptions of stored settings that make no sense."""
     oddities = [] if rules is None else rules.oddities([branch.id for branch in refs.branches])
     return sorted(oddities) + _clashes(policies)
 
@@ -133,8 +135,8 @@ def _clashes(policies: Sequence[Policy]) -> list[str]:
 
 
 def sound_policies(policies: Sequence[Policy]) -> tuple[Policy, ...]:
-    """Policies without clashes that delete no more branches. Of several policies with one pattern only the
-    most patient keeps it. A policy without patterns is dropped."""
+    """Return policies without clashes that do not delete more branches. Of several policies with the same
+    pattern, only the most patient keeps it. A policy without patterns is dropped."""
 
     def patience(policy: Policy) -> tuple[int, int]:
         age, idle = policy.max_age_seconds or 0, policy.max_idle_seconds or 0
@@ -152,8 +154,8 @@ def sound_policies(policies: Sequence[Policy]) -> tuple[Policy, ...]:
 
 
 def sound(rules: GcRules, unknown: Collection[str]) -> GcRules:
-    """Rules that a tree can have and that keep no less. Days below 1 become the greatest valid number, at
-    least ``SAFE_DAYS``. Rules for ``unknown`` branches are dropped."""
+    """Return rules that a tree can have and that do not keep less. Days below 1 become the greatest valid
+    number, at least ``SAFE_DAYS``. Rules for ``unknown`` branches are dropped."""
     days = [rules.default_retention_days, *rules.branches.values()]
     safe = max([SAFE_DAYS, *(one for one in days if 1 <= one <= MAX_DAYS)])
 
@@ -165,13 +167,13 @@ def sound(rules: GcRules, unknown: Collection[str]) -> GcRules:
 
 
 def unknown_branches(rules: GcRules | None, refs: Refs) -> list[str]:
-    """Branches that have a rule and do not exist."""
+    """Return branches that have a rule but do not exist."""
     there = {branch.id for branch in refs.branches}
     return [] if rules is None else sorted(rules.branches.keys() - there)
 
 
 def stale_branches(refs: Refs, default: str, now: datetime, days: int) -> list[StaleRow]:
-    """Branches whose HEAD is at least this many days old, oldest first, without the default branch."""
+    """Return branches whose HEAD is at least this many days old, oldest first, without the default branch."""
     dates = {commit.id: commit.creation_us for commit in refs.commits}
     ages = (
         (branch.id, (to_us(now) - dates[branch.commit_id]) // DAY_US)
@@ -183,7 +185,7 @@ def stale_branches(refs: Refs, default: str, now: datetime, days: int) -> list[S
 
 
 def is_lost(gone: DestroyedRow | None) -> bool:
-    """Whether any object is known to be gone."""
+    """Return whether any object is known to be gone."""
     return gone is not None and bool(gone["gone"] or (gone["amount"] and gone["amount"]["objects"]))
 
 
@@ -201,7 +203,7 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
         (
             is_lost(row["destroyed_tagged"]),
             "data-loss",
-            "objects that tags reference no longer exist: tags protect nothing on a server",
+            "objects that tags reference no longer exist, because tags do not protect data on a server",
             f"lakeplan check {target}",
         ),
         (
@@ -213,36 +215,41 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
         (
             next_run["tagged"]["objects"],
             "data-loss",
-            "the server's collector would delete data of tags",
+            "the server's collector would delete data that tags reference",
             f"lakeplan plan {target}",
         ),
-        (row["nonsense"], "settings", "stored settings have problems", write),
-        (row["rules"] is None, "cost", "no GC rules are stored: nothing ever expires", "lakeplan init"),
+        (row["nonsense"], "settings", "the stored settings have problems", write),
+        (row["rules"] is None, "cost", "no GC rules are stored, so nothing ever expires", "lakeplan init"),
         (
             row["rules"] is not None and row["freeable"]["objects"],
             "cost",
-            "expired objects are stored",
+            "expired objects still use storage",
             f"lakeplan sweep mark {target}",
         ),
         (
             row["stale_count"],
             "cost",
-            "branches without new commits keep their data",
+            "branches without new commits keep data",
             f"lakeplan branches plan {target}",
         ),
         (
             remnants is not None and remnants["noncurrent"] is not None and remnants["noncurrent"]["objects"],
             "cost",
-            "the bucket keeps older versions: add a lifecycle rule that expires noncurrent versions",
+            "the bucket keeps older versions; add a lifecycle rule that expires noncurrent versions",
             "",
         ),
         (
             remnants is not None and remnants["unfinished_uploads"],
             "cost",
-            "the bucket keeps unfinished uploads: add a lifecycle rule that aborts incomplete ones",
+            "the bucket keeps unfinished uploads; add a lifecycle rule that aborts incomplete uploads",
             "",
         ),
-        (has_failed_runs, "settings", "a collector failed", f"lakeplan sweep list --collector-runs {target}"),
+        (
+            has_failed_runs,
+            "settings",
+            "a collector run failed",
+            f"lakeplan sweep list --collector-runs {target}",
+        ),
     ]
     return [
         {"severity": severity, "problem": problem, "command": command}
@@ -252,7 +259,7 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
 
 
 def masks_of(flags: Mapping[int, Sequence[int]], count: int) -> list[int]:
-    """For each commit, the bits whose flags it has, and ``Bit.ALL``."""
+    """Return, for each commit, the bits whose flags it has, and ``Bit.ALL``."""
     masks = [int(Bit.ALL)] * count
     for bit, of_bit in flags.items():
         for commit, flag in enumerate(of_bit):

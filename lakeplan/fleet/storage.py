@@ -1,5 +1,5 @@
 """Measures the storage of repositories: which branches and tags hold objects, and when they could be deleted.
-Reads only."""
+This module only reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from lakeplan.values.simulation import Amount, AmountRow, total_of, total_row
 
 STORAGE_FORMAT: Final = "lakeplan.storage/v1"
 HORIZONS = (7, 30, 90)
-"""Days from now, for which reclaimable bytes are forecast."""
+"""The numbers of days from now for which reclaimable bytes are forecast."""
 
 
 class Keeps(IntFlag):
@@ -45,7 +45,7 @@ NOW = Keeps.RULES | Keeps.TAG
 
 
 def horizon_bit(number: int) -> int:
-    """The bit of what the rules keep at a horizon, by its place in ``HORIZONS``."""
+    """Return the bit for the commits that the rules keep at a horizon, by its place in ``HORIZONS``."""
     return 8 << number
 
 
@@ -53,7 +53,7 @@ Part = Literal["held", "uncommitted", "young", "reclaimable", "unreferenced"]
 
 
 def part_of(each: ObjectClass) -> Part:
-    """The part of a namespace that a stored object counts in. Objects in doubt count as kept."""
+    """Return the part of a namespace in which a stored object counts. Objects in doubt count as kept."""
     if each.any_mask & NOW:
         return "held"
     if each.flags & Sighting.UNCOMMITTED:
@@ -64,13 +64,13 @@ def part_of(each: ObjectClass) -> Part:
 
 
 def part_by_metadata(each: ObjectClass) -> Part:
-    """The same where storage was not listed."""
+    """Return the same as ``part_of`` if storage was not listed."""
     return "held" if each.any_mask & NOW else "reclaimable"
 
 
 @dataclass(frozen=True)
 class Named:
-    """Names of branches, then of tags, each of which has a bit. ``other`` is the bit of anything else that
+    """Names of branches, then of tags, each of which has a bit. ``other`` is the bit for anything else that
     keeps a commit."""
 
     branches: tuple[str, ...]
@@ -121,7 +121,7 @@ def storage_of_servers(
 def with_growth(
     document: documents.StorageDocument, earlier: documents.StorageDocument
 ) -> documents.StorageDocument:
-    """The document with the growth since an earlier report, for repositories that are in both."""
+    """Return the document with the growth since an earlier report, for repositories that are in both."""
     known = {row["repository"]: row for row in earlier["repositories"]}
     rows: list[documents.StoredRow] = []
     for row in document["repositories"]:
@@ -132,7 +132,8 @@ def with_growth(
 
 
 def growth_of(row: documents.StoredRow, before: documents.StoredRow) -> documents.GrowthRow:
-    """The growth of a repository. Held objects are compared only if both reports have the same source."""
+    """Return the growth of a repository. Held objects are compared only if both reports have the same
+    source."""
     alike = row["listed"] == before["listed"]
     return {
         "since": before["as_of"],
@@ -210,11 +211,11 @@ class _Stored(Inspection):
 
 
 MAX_PLACES = 2_000
-"""A report has this many prefixes of a repository, those with most bytes."""
+"""The maximum number of prefixes per repository in a report: those with the most bytes."""
 
 
 def places_of(surveyed: Surveyed) -> list[documents.PlaceRow]:
-    """Objects by prefix, those with most bytes first."""
+    """Return objects by prefix, beginning with the prefix that has the most bytes."""
     sizes: dict[str, int] = {}
     for of_prefix in surveyed.by_part.values():
         for prefix, found_there in of_prefix.items():
@@ -238,7 +239,7 @@ def places_of(surveyed: Surveyed) -> list[documents.PlaceRow]:
 
 
 def ages_of(surveyed: Surveyed) -> list[documents.StoredAgeRow]:
-    """Objects by days since they were written, or nothing without a listing."""
+    """Return objects by days since they were written, or nothing without a listing."""
     next_age = dict(zip(AGES, [*AGES[1:], None], strict=True))
     return [
         {**amount.to_row(), "from_days": days, "to_days": next_age[days]}
@@ -247,8 +248,8 @@ def ages_of(surveyed: Surveyed) -> list[documents.StoredAgeRow]:
 
 
 def classes_of(store: NamespaceReader | str) -> list[documents.StoredClassRow] | None:
-    """Return the objects of the namespace by storage class, the class with the most bytes first. Returns None
-    if the store has no classes. Raises StorageError."""
+    """Return the objects of the namespace by storage class, beginning with the class that has the most bytes,
+    or None if the store has no classes. Raises StorageError."""
     if not isinstance(store, ClassReader):
         return None
     amounts: dict[str, Amount] = {}
@@ -262,7 +263,7 @@ def classes_of(store: NamespaceReader | str) -> list[documents.StoredClassRow] |
 def with_owners(
     document: documents.StorageDocument, owner_of: Callable[[str], str]
 ) -> documents.StorageDocument:
-    """The document with the owner of each repository, and the sums of owners."""
+    """Return the document with the owner of each repository and the totals by owner."""
     rows: list[documents.StoredRow] = [
         {**row, "owner": owner_of(row["repository"]) or None} for row in document["repositories"]
     ]
@@ -289,7 +290,8 @@ def _all_of(amounts: Sequence[AmountRow | None]) -> AmountRow | None:
 
 
 def keeping(graph: CommitGraph, refs: Refs, rules: GcRules | None, settings: AuditSettings) -> list[int]:
-    """For each commit, the bits of ``Keeps``, and of the horizons at which the rules still keep it."""
+    """Return, for each commit, the bits of ``Keeps``, and those of the horizons at which the rules still keep
+    it."""
     tagged = {tag.commit_id for tag in refs.tags}
     flags: dict[int, Sequence[int]] = {
         Keeps.RULES: _kept(graph, rules, settings, settings.as_of),
@@ -312,8 +314,9 @@ def _kept(graph: CommitGraph, rules: GcRules | None, settings: AuditSettings, at
 def holders_of(
     graph: CommitGraph, refs: Refs, rules: GcRules | None, settings: AuditSettings
 ) -> tuple[Named, list[int]]:
-    """Names of refs, and for each commit the bits of those that keep it. A branch keeps commits by the
-    documented rule, a tag keeps its commit. A kept commit that no ref keeps has the bit ``other``."""
+    """Return the names of refs, and for each commit the bits of the refs that keep it. A branch keeps commits
+    by the documented rule, and a tag keeps its commit. A kept commit that no ref keeps has the bit
+    ``other``."""
     judged = judge(graph, RuleSet("rules", rules or GcRules(MAX_DAYS)), settings.as_of, settings.zone)
     tags = sorted(refs.tags, key=lambda tag: tag.id)
     names = Named(judged.branches.names, tuple(tag.id for tag in tags))
@@ -329,7 +332,7 @@ def holders_of(
 
 
 def held_of(surveyed: Surveyed) -> list[Held]:
-    """Held objects by the refs that hold them."""
+    """Return held objects by the refs that hold them."""
     sets = surveyed.holder_sets
     return [
         Held(reduce(or_, (bits for number in each.holders for bits in sets[number]), 0), each.amount)
@@ -339,8 +342,8 @@ def held_of(surveyed: Surveyed) -> list[Held]:
 
 
 def reclaimable(surveyed: Surveyed, keeps: int) -> Amount:
-    """Committed objects that no commit with a bit of ``keeps`` has. Uncommitted objects are left out. So are
-    expired objects that are too young to be deleted."""
+    """Return committed objects that are in no commit with a bit of ``keeps``, without uncommitted objects and
+    without expired objects that are too young to be deleted."""
     return total_of(
         each.amount
         for each in surveyed.classes
@@ -352,7 +355,7 @@ def reclaimable(surveyed: Surveyed, keeps: int) -> Amount:
 
 
 def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> documents.ComparedRow | None:
-    """Return the objects that two branches share. Returns None if one of the branches does not exist."""
+    """Return the objects that two branches share, or None if one of the branches does not exist."""
     if not set(branches) <= set(names.branches):
         return None
     first, second = (1 << names.branches.index(name) for name in branches)
@@ -381,7 +384,7 @@ def _parts(surveyed: Surveyed) -> dict[Part, Amount]:
 def _rows(
     names: Sequence[str], held: Sequence[Held], *, first: int, shown: set[str]
 ) -> list[documents.HolderRow]:
-    """The refs in ``shown``, by the bytes that only they hold, then by all their bytes."""
+    """Return the refs in ``shown``, by the bytes that only they hold, then by all their bytes."""
     totals, alone = [Amount()] * len(names), [Amount()] * len(names)
     for one in held:
         bits = one.holders >> first & (1 << len(names)) - 1

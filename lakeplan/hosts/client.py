@@ -27,7 +27,7 @@ _RETRIED = frozenset({429, 500, 502, 503, 504})
 
 
 def reads_answers(method: Callable[P, R]) -> Callable[P, R]:
-    """Turn the errors of an answer without an expected field into HostError."""
+    """Raise HostError if an answer lacks an expected field."""
 
     @wraps(method)
     def checked(*given: P.args, **named: P.kwargs) -> R:
@@ -58,7 +58,10 @@ class HostClient:
 
     def __init__(self, name: str, api: str, header: str, token: Secret, retries: RetryPolicy) -> None:
         if urlsplit(api).scheme not in ("http", "https"):
-            raise UsageError(f"the API of {name} is not an http or https URL", hint="Check the variable.")
+            raise UsageError(
+                f"the API of {name} is not an http or https URL",
+                hint="Check the variable that contains the URL.",
+            )
         self.name, self._api, self._retries = name, api.rstrip("/"), retries
         self._header, self._token = header, token
         self._session = new_session()
@@ -90,7 +93,7 @@ class HostClient:
             raise self._failed(f"GET {path}", f"the answer is not JSON ({error})") from None
 
     def pages(self, path: str, key: str | None = None, *, most: int = limits.HOST_ITEMS) -> Iterator[Any]:
-        """Every item of a listing. Raises HostError if there are more than ``most``."""
+        """Yield every item of a listing. Raises HostError if there are more than ``most``."""
         total, number = 0, 1
         while True:
             separator = "&" if "?" in path else "?"
@@ -107,13 +110,14 @@ class HostClient:
             number += 1
 
     def download(self, path: str) -> bytes:
-        """A file. If the host redirects to a store, the store gets no token. Raises HostError."""
+        """Return a file. If the host redirects to a store, the store does not get the token. Raises
+        HostError."""
         answer = self.call("GET", path, accept=(301, 302, 303, 307, 308))
         for _ in range(limits.HOST_REDIRECTS):
             if not 300 <= answer.status < 400:
                 break
             if urlsplit(answer.location).scheme not in ("http", "https"):
-                raise self._failed(f"GET {path}", "it redirects to a URL that is not http or https")
+                raise self._failed(f"GET {path}", "the host redirects to a URL that is not http or https")
             answer = self._tried("GET", answer.location, None, {}, f"GET {path}", limits.OBJECT_BYTES)
         if answer.status != 200:
             raise self._refused(answer, f"GET {path}")
@@ -131,7 +135,7 @@ class HostClient:
             except (TooLarge, TooSlow) as error:
                 raise self._failed(what, str(error)) from None
             except (requests.RequestException, ValueError) as error:
-                # The library's text is left out: it may contain a signed URL.
+                # The library's message is omitted, because it may contain a signed URL.
                 if last or isinstance(error, ValueError):
                     raise self._failed(what, f"no answer ({type(error).__name__})") from None
             else:
@@ -161,7 +165,7 @@ class HostClient:
         hints = {
             401: "Check the token.",
             403: "Check the permissions of the job's token.",
-            404: "Check the permissions of the job's token, and that the repository and request exist.",
+            404: "Check the permissions of the job's token, and that the repository and the request exist.",
         }
         return HostError(
             f"{what.partition('?')[0]}: {reason}",
@@ -171,7 +175,7 @@ class HostClient:
 
 
 class _Keep(NoAuth):
-    """Keeps the header of the call. Without it, requests would use credentials from a .netrc file."""
+    """Keeps the header of the call. Without this class, requests would use credentials from a .netrc file."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         return request
@@ -182,7 +186,7 @@ def _value(header: str, token: Secret) -> str:
 
 
 def _message_of(content: bytes) -> str:
-    """The ``message`` in the body of an error, on one short line."""
+    """Return the ``message`` in the body of an error as one short line."""
     try:
         body = parse_json(content, limit=limits.MESSAGE_BYTES)
     except ValueError:

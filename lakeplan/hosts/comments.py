@@ -1,11 +1,11 @@
-"""Comments of lakeplan, and commands in comments of people.
+"""Comments by lakeplan, and commands in comments by people.
 
-A comment of lakeplan links the report page and names other open pull requests that change the same
+A comment by lakeplan links to the report page and names other open pull requests that change the same
 repositories. A hidden line lists the repositories that a plan writes to. Names that lakeFS would refuse are
-listed as digests, because other people choose names.
+listed as digests, because strangers may have chosen them.
 
 Commands are ``/lakeplan plan`` and ``/lakeplan approve MARK``. A comment may come from a stranger, so its
-text is matched as a whole and never given to a shell. The host's API says what its author may do."""
+entire text is matched and never given to a shell. The host's API says what its author may do."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from lakeplan.hosts.protocols import Comment, Host, HostError, Request
 from lakeplan.lakefs.credentials import Secret
 
 LIMIT = 65_536
-"""The most bytes of a comment."""
+"""The maximum number of bytes in a comment."""
 MOST = 250
-"""The most repositories in the hidden line. A plan of more overlaps with every other plan."""
+"""The maximum number of repositories in the hidden line. A plan with more of them overlaps with every other
+plan."""
 ANY = "any"
 _NAMED = 8
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}/[a-z0-9-]{1,63}")
@@ -36,7 +37,7 @@ _SECTION = re.compile(rf"{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTALL
 
 
 def changes_line(repositories: Iterable[str]) -> str:
-    """The hidden line of a plan that writes to these repositories (``server/name``)."""
+    """Return the hidden line of a plan that writes to these repositories (``server/name``)."""
     keys = sorted({_word(key) for key in repositories})
     return f"<!-- lakeplan:changes {' '.join(keys) if len(keys) <= MOST else ANY} -->"
 
@@ -48,8 +49,8 @@ def _word(repository: str) -> str:
 
 
 def changes_in(body: str) -> frozenset[str]:
-    """The repositories in the hidden line of a comment. The last such line counts: lakeplan writes it at the
-    end."""
+    """Return the repositories in the hidden line of a comment. The last such line counts, because lakeplan
+    writes it at the end."""
     lists = _CHANGES.findall(body)
     words = frozenset(lists[-1].split()) if lists else frozenset()
     return frozenset(word for word in words if word == ANY or _NAME.fullmatch(word))
@@ -64,8 +65,8 @@ def shared(one: frozenset[str], other: frozenset[str]) -> frozenset[str]:
 
 
 def with_others(body: str, others: Mapping[int, frozenset[str]], sign: str = "#") -> str:
-    """The comment with a section about other pull requests: by number, the repositories that both change. If
-    that is too long, the comment without the section."""
+    """Return the comment with a section about other pull requests: by number, the repositories that both
+    change. If the result is too long, the section is omitted."""
     plain = _SECTION.sub("", body)
     if not others:
         return plain
@@ -73,8 +74,7 @@ def with_others(body: str, others: Mapping[int, frozenset[str]], sign: str = "#"
     text = (
         "### :warning: Other open pull requests change the same repositories\n\n"
         + "".join(lines)
-        + "\nThe first one that is merged makes the plans of the others stale. Merge one, then plan the"
-        " others again.\n"
+        + "\nMerging one makes the plans of the others stale. Merge one, then plan the others again.\n"
     )
     made = _before_changes(plain, f"{_BEGIN}\n{text}{_END}\n")
     return made if len(made.encode()) <= LIMIT else plain
@@ -95,7 +95,7 @@ def _before_changes(body: str, section: str) -> str:
 
 
 def with_page(body: str, url: str) -> str:
-    """The comment with a link to the report page, if the host's limit leaves room."""
+    """Return the comment with a link to the report page, if the host's limit leaves room for it."""
     linked = f"{body}\n[Report page]({url})\n"
     safe = re.fullmatch(r"https?://[\w.:/?=&%~#@+-]+", url) is not None
     return linked if safe and len(linked.encode()) <= LIMIT else body
@@ -106,7 +106,7 @@ def with_changes(body: str, repositories: Iterable[str]) -> str:
 
 
 def overlaps(comments: Iterable[Comment]) -> dict[int, dict[int, frozenset[str]]]:
-    """For every pull request, the others that change some of the same repositories."""
+    """Return, for every pull request, the others that change some of the same repositories."""
     changes = {comment.number: changes_in(comment.body) for comment in comments}
     common: dict[int, dict[int, frozenset[str]]] = {number: {} for number in changes}
     for one, mine in changes.items():
@@ -117,8 +117,8 @@ def overlaps(comments: Iterable[Comment]) -> dict[int, dict[int, frozenset[str]]
 
 
 def put_plan_comment(host: Host, number: int | None, body: str, marker: str) -> list[str]:
-    """Write the comment of a plan, and update the sections of other open pull requests. Without a ``number``
-    there is no new plan, and only sections are updated. Returns what was done, a line for each comment."""
+    """Write the comment of a plan, and update the sections of other open pull requests. Without a ``number``,
+    there is no new plan, and only sections are updated. Returns what was done, one line for each comment."""
     comments = _comments(host, marker)
     if number is not None:
         old = comments.get(number) or host.own_comment(number, marker)
@@ -137,7 +137,7 @@ def put_plan_comment(host: Host, number: int | None, body: str, marker: str) -> 
 
 
 def _comments(host: Host, marker: str) -> dict[int, Comment]:
-    """lakeplan's comments in open pull requests, or nothing if there are too many to compare."""
+    """Return lakeplan's comments in open pull requests, or nothing if there are too many to compare."""
     numbers = host.open_requests()
     if len(numbers) > limits.HOST_REQUESTS:
         return {}
@@ -160,7 +160,8 @@ _TEAM = re.compile(r"[A-Za-z0-9-]{1,39}/[A-Za-z0-9_.-]{1,100}")
 
 
 class NotAllowed(LakeplanError):
-    """A command that this person may not give here. ``silent``: a stranger, who gets no answer."""
+    """A command that this person may not give here. If ``silent``, the person is a stranger and gets no
+    answer."""
 
     silent = False
 
@@ -179,7 +180,7 @@ class Asked:
 
 
 def asked_in(event: Mapping[str, Any]) -> Asked | None:
-    """The command in a new comment on a pull request, or None."""
+    """Return the command in a new comment on a pull request, or None."""
     comment, issue = event.get("comment") or {}, event.get("issue") or {}
     match = _LINE.fullmatch(str(comment.get("body") or ""))
     person = comment.get("user") or {}
@@ -205,30 +206,33 @@ def moment(text: object) -> datetime:
 
 @reads_answers
 def plan_again(host: GitHub, asked: Asked, workflow: str) -> str:
-    """Start the run again that planned the pull request's last commit, so that it is planned with the rights
-    of that job. Nothing of the pull request is read here. Raises NotAllowed.
+    """Restart the run that planned the pull request's last commit, so that the commit is planned with the
+    rights of that job. Nothing from the pull request is read here. Raises NotAllowed.
 
     The commit must be the one that the person saw, so its run must have begun before the comment. The date
     of a commit proves nothing, because its author writes it.
     """
     if not host.may_write(asked.login):
-        raise _stranger("only people who may write to this repository can plan again")
+        raise _stranger("only people with write access to this repository can plan again")
     pull = host.pull(asked.number)
     request = host.request_of(pull)
     if pull["state"] != "open":
         raise NotAllowed("the pull request is not open", hint="Open a new one.")
     if not request.own:
         raise NotAllowed(
-            "it is from a fork, and plans need credentials", hint="Push its branch to this repository."
+            "the pull request is from a fork, which cannot get the credentials that a plan needs",
+            hint="Push its branch to this repository.",
         )
     runs = [run for run in host.runs_of(request.head) if host.is_planning(run, request, workflow)]
     earlier = [run for run in runs if moment(run["created_at"]) <= asked.at]
     if not earlier:
-        reason = "has a new commit since the comment" if runs else "was not planned at its last commit"
+        reason = "has a new commit since the comment" if runs else "has no plan of its last commit"
         raise NotAllowed(f"the pull request {reason}", hint="Comment again once its plan has finished.")
     newest = max(earlier, key=lambda run: int(run["id"]))
     if newest.get("status") != "completed":
-        raise NotAllowed("its plan is already running", hint="Comment again once it has finished.")
+        raise NotAllowed(
+            "the plan of this pull request is already running", hint="Comment again once it has finished."
+        )
     host.rerun(int(newest["id"]))
     return f"planning {request.head} again"
 
@@ -237,12 +241,12 @@ def check_member(host: GitHub, asked: Asked, team: str | None, token: str) -> No
     """Raise NotAllowed unless the person is in ``team``, which the tree on the default branch names."""
     if team is None or not _TEAM.fullmatch(team):
         raise NotAllowed(
-            "the tree names no team that approves marks",
+            "the tree names no team that may approve marks",
             hint="Add `approvers: ORGANIZATION/TEAM` to lakeplan.yaml in a pull request.",
         )
     if not token:
         raise NotAllowed(
-            "the members of the team cannot be read",
+            "lakeplan cannot read the members of the team",
             hint="Set the secret LAKEPLAN_TEAM_TOKEN to a token that may read the organization's members.",
         )
     if not host.is_in_team(asked.login, team, Secret(token)):
@@ -251,8 +255,9 @@ def check_member(host: GitHub, asked: Asked, team: str | None, token: str) -> No
 
 @reads_answers
 def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
-    """Return the pull request from whose merge a mark was made. ``commit`` is the tree's at the mark. Raises
-    NotAllowed unless the comment is on that pull request, later than its merge, and not by its author."""
+    """Return the pull request from whose merge a mark was made. ``commit`` is the tree's commit at the mark.
+    Raises NotAllowed unless the comment is on that pull request, later than its merge, and not by its
+    author."""
     requests = host.merged_as(commit) if commit is not None and COMMIT.fullmatch(commit) else []
     if not requests:
         raise NotAllowed(
@@ -266,7 +271,7 @@ def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
             hint=f"Comment on #{request.number}.",
         )
     if moment(host.pull(asked.number)["merged_at"]) > asked.at:
-        raise NotAllowed("the comment is older than the merge", hint="Comment again.")
+        raise NotAllowed("the comment was written before the merge", hint="Comment again.")
     if asked.login.lower() in {one.author.lower() for one in requests}:
         raise NotAllowed(
             "the author of the pull request that the mark was made from cannot approve it",

@@ -1,7 +1,7 @@
-"""Pull requests on GitHub, as the job of a workflow sees them.
+"""Pull requests on GitHub, as seen by the job of a workflow.
 
-The event and every answer are input from strangers. The name of an artifact proves nothing, because every run
-of the repository can choose it."""
+The event and every answer are input from strangers. The name of an artifact proves nothing, because any run
+in the repository can choose it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from lakeplan.values.local import write_file
 API = "https://api.github.com"
 COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _MOVED = ("base_ref_changed", "automatic_base_change_succeeded")
-"""Somebody gave a pull request another base, or GitHub did when its base was merged and deleted."""
+"""Events that change the base of a pull request: by a person, or by GitHub after the base was merged and
+deleted."""
 STATUS_CHARACTERS = 140
-"""The longest description of a status that GitHub accepts."""
+"""The maximum length of a status description on GitHub."""
 
 
 def read_event(environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """The event that started the workflow. Raises UsageError."""
+    """Return the event that started the workflow. Raises UsageError."""
     path = environ.get("GITHUB_EVENT_PATH", "")
     try:
         event = parse_json(read_file(path))
@@ -41,7 +42,7 @@ def read_event(environ: Mapping[str, str]) -> Mapping[str, Any]:
         raise UsageError(
             f"cannot read the event of this workflow: {reason}",
             where=path or "GITHUB_EVENT_PATH",
-            hint="Run this command in a job of GitHub Actions.",
+            hint="Run this command in a GitHub Actions job.",
         ) from None
     return event if isinstance(event, dict) else {}
 
@@ -63,7 +64,7 @@ class GitHub:
 
     @classmethod
     def of(cls, environ: Mapping[str, str], retries: RetryPolicy | None = None) -> GitHub:
-        """Raises UsageError outside a job, or without a token."""
+        """Return the repository of the job. Raises UsageError outside a job or without a token."""
         token = environ.get("GITHUB_TOKEN", "")
         if not token or not re.fullmatch(r"[\w.-]+/[\w.-]+", environ.get("GITHUB_REPOSITORY", "")):
             raise UsageError(
@@ -80,7 +81,7 @@ class GitHub:
         return number if isinstance(number, int) else None
 
     def is_fork(self) -> bool:
-        """Whether the job runs for a pull request of another repository."""
+        """Return whether the job runs for a pull request from another repository."""
         pull = self.event.get("pull_request")
         return pull is not None and not self.request_of(pull).own
 
@@ -93,14 +94,15 @@ class GitHub:
         return base
 
     def head(self) -> str:
-        """The commit that a status belongs to."""
+        """Return the commit that a status belongs to."""
         head = ((self.event.get("pull_request") or {}).get("head") or {}).get("sha")
         return str(head or self._commit)
 
     # ---- comments
     @reads_answers
     def own_comment(self, number: int, marker: str) -> Comment | None:
-        """Only a comment of a bot counts, because a person could write the marker too."""
+        """Return lakeplan's comment. Only a bot's comment counts, because a person could write the marker
+        too."""
         for comment in self.client.pages(f"{self._root}/issues/{int(number)}/comments"):
             body = str(comment.get("body") or "")
             if (comment.get("user") or {}).get("type") == "Bot" and body.startswith(marker):
@@ -157,7 +159,8 @@ class GitHub:
         return list(known.values())
 
     def _pushed(self) -> list[str]:
-        """The commits of the push, as one merge queue may push those of several pull requests."""
+        """Return the commits of the push, because a merge queue may push the commits of several pull
+        requests."""
         listed = [c.get("id") for c in self.event.get("commits") or () if isinstance(c, dict)]
         commits = [c for c in listed if isinstance(c, str) and COMMIT.fullmatch(c)][-limits.HOST_COMMITS :]
         return commits if self._commit in commits else [*commits, self._commit]
@@ -166,15 +169,15 @@ class GitHub:
         return self.client.pages(f"{self._root}/commits/{quote(commit, safe='')}/pulls")
 
     def _pulls_from(self, request: Request) -> Iterator[Mapping[str, Any]]:
-        """All pull requests that its branch ever had. By commit, GitHub lists none that was closed without a
-        merge, and for a merged commit only the one that merged it."""
+        """Yield all pull requests that its branch ever had. By commit, GitHub does not list those that were
+        closed without a merge, and for a merged commit it lists only the one that merged it."""
         branch = quote(f"{self.repository.partition('/')[0]}:{request.branch}", safe="")
         return self.client.pages(f"{self._root}/pulls?state=all&head={branch}")
 
     @reads_answers
     def merged_as(self, commit: str) -> list[Request]:
-        """The pull requests whose merge made a commit. There may be several: a push of it to another branch
-        merges the pull requests that are open there."""
+        """Return the pull requests whose merge made a commit. There may be several, because pushing the
+        commit to another branch merges the pull requests that are open for that branch."""
         return [
             self.request_of(pull)
             for pull in self._pulls_of(commit)
@@ -183,7 +186,7 @@ class GitHub:
 
     @reads_answers
     def approvers(self, request: Request) -> list[str]:
-        """Each person's last review counts, if it is of the commit that was merged."""
+        """Return who approved. Each person's last review counts, if it is of the commit that was merged."""
         latest: dict[str, bool] = {}
         for review in self.client.pages(f"{self._root}/pulls/{request.number}/reviews"):
             login, state = str((review.get("user") or {}).get("login") or ""), review["state"]
@@ -207,10 +210,11 @@ class GitHub:
         same = [p for p in self._pulls_from(request) if p["head"]["sha"] == head]
         others = sorted({str(p["base"]["ref"]) for p in same} - {request.base})
         if others:
-            # The run of that pull request has the same head and path, and another branch's workflow file.
+            # The run of that pull request has the same head and path, but the workflow file of another
+            # branch.
             raise NoPlan(
                 f"the same commit is also proposed for {', '.join(others)}",
-                hint="Push a new commit, and open only one pull request for it.",
+                hint="Push a new commit and open only one pull request for it.",
             )
         moved = [
             str(event["created_at"])
@@ -232,15 +236,15 @@ class GitHub:
         return max(ids)
 
     def _is_ours(self, run_id: int, request: Request, moved: list[str]) -> bool:
-        """Whether a run is of this workflow and this pull request. ``moved`` are the times when a pull
-        request with its commit got another base."""
+        """Return whether a run belongs to this workflow and this pull request. ``moved`` are the times when
+        the base of a pull request with this commit was changed."""
         run = self.client.get(f"{self._root}/actions/runs/{int(run_id)}")
         return self.is_planning(run, request, self._workflow) and not any(
             at >= run["created_at"] for at in moved
         )
 
     def is_planning(self, run: Mapping[str, Any], request: Request, workflow: str) -> bool:
-        """Whether a run planned the last commit of a pull request, by the file ``workflow``."""
+        """Return whether a run planned the last commit of a pull request with the file ``workflow``."""
         return (
             str(run["path"]).partition("@")[0] == workflow
             and run["event"] == "pull_request"
@@ -271,7 +275,8 @@ class GitHub:
 
     @reads_answers
     def is_in_team(self, login: str, team: str, token: Secret) -> bool:
-        """``team`` is ORG/TEAM. ``token`` may read the organization's members."""
+        """Return whether a person is in ``team``, which is ORG/TEAM. ``token`` may read the organization's
+        members."""
         organization, _, slug = team.partition("/")
         member = f"/orgs/{quote(organization, safe='')}/teams/{quote(slug, safe='')}/memberships"
         answer = self.client.call("GET", f"{member}/{quote(login, safe='')}", accept=(404,), token=token)
@@ -283,8 +288,8 @@ _MEMBER = b"PK\x01\x02"
 
 
 def unpacked(data: bytes) -> dict[str, bytes]:
-    """The plan and its objects file, by name. Other files of the artifact are ignored. Raises HostError for
-    an archive that is damaged or too large."""
+    """Return the plan and its objects file, by name. Other files of the artifact are ignored. Raises
+    HostError for an archive that is damaged or too large."""
     try:
         if data.count(_MEMBER) > limits.ARTIFACT_MEMBERS:  # opening it would list them all in memory
             raise TooLarge(f"it has more than {limits.ARTIFACT_MEMBERS} files")
@@ -293,7 +298,7 @@ def unpacked(data: bytes) -> dict[str, bytes]:
             for member in archive.infolist():
                 if member.filename in PLAN_FILES:
                     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                        raise zipfile.BadZipFile("it is not packed as GitHub packs artifacts")
+                        raise zipfile.BadZipFile("it is not packed in the way that GitHub packs artifacts")
                     with archive.open(member) as file:
                         content = file.read(limits.OBJECT_BYTES + 1)
                     check_size(len(content), limits.OBJECT_BYTES)
@@ -301,7 +306,7 @@ def unpacked(data: bytes) -> dict[str, bytes]:
             return contents
     except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, RuntimeError) as error:
         reason = str(error) if isinstance(error, TooLarge) else "it is damaged"
-        raise HostError(f"the plan's artifact was refused: {reason}", hint="Plan again.") from None
+        raise HostError(f"the artifact of the plan was refused: {reason}", hint="Plan again.") from None
 
 
 def _no_plan(request: Request) -> NoPlan:

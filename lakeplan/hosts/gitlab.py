@@ -1,4 +1,4 @@
-"""Merge requests on GitLab, as the job of a pipeline sees them. Any pipeline may have a job of any name."""
+"""Merge requests on GitLab, as seen by the job of a pipeline. Any pipeline may have a job of any name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeplan.values.local import write_file
 
 JOB = "plan"
 FOLDER = "lakeplan-results"
-"""Where the job ``plan`` keeps its files; artifacts of GitLab are files of the checkout."""
+"""Where the job ``plan`` keeps its files. GitLab's artifacts are files of the checkout."""
 
 
 class GitLab:
@@ -32,12 +32,12 @@ class GitLab:
 
     @classmethod
     def of(cls, environ: Mapping[str, str], retries: RetryPolicy | None = None) -> GitLab:
-        """Raises UsageError outside a job, or without a token."""
+        """Return the project of the job. Raises UsageError outside a job or without a token."""
         api, token = environ.get("CI_API_V4_URL", ""), environ.get("REVIEW_TOKEN", "")
         if not api or not token or not environ.get("CI_PROJECT_ID", "").isdecimal():
             raise UsageError(
                 "REVIEW_TOKEN, CI_API_V4_URL or CI_PROJECT_ID is not set",
-                hint="Set REVIEW_TOKEN to a project access token with the scope api.",
+                hint="Set REVIEW_TOKEN to a project access token with the scope `api`.",
             )
         client = HostClient("GitLab", api, "PRIVATE-TOKEN", Secret(token), retries or RetryPolicy())
         return cls(client, environ)
@@ -51,7 +51,7 @@ class GitLab:
         names = ("CI_MERGE_REQUEST_TARGET_BRANCH_SHA", "CI_MERGE_REQUEST_DIFF_BASE_SHA")
         base = next((self.environ[name] for name in names if self.environ.get(name)), "")
         if not base:
-            raise HostError("this pipeline has no base commit", hint="Run it for a merge request.")
+            raise HostError("this pipeline has no base commit", hint="Run the pipeline for a merge request.")
         return base
 
     def is_fork(self) -> bool:
@@ -64,7 +64,8 @@ class GitLab:
     # ---- comments
     @reads_answers
     def own_comment(self, number: int, marker: str) -> Comment | None:
-        """Only our own comment counts, because a person could write the marker too."""
+        """Return lakeplan's comment. Only a comment by lakeplan's own user counts, because a person could
+        write the marker too."""
         me = self.client.get("/user")["id"]
         for note in self.client.pages(self._notes(number)):
             body = str(note.get("body") or "")
@@ -83,7 +84,8 @@ class GitLab:
         return f"{self._project}/merge_requests/{int(number)}/notes"
 
     def set_status(self, commit: str, name: str, *, passed: bool, text: str) -> None:
-        """Does nothing: the pipeline shows how a job ended, and a status would appear as another job."""
+        """Do nothing, because the pipeline shows how a job ended, and a status would appear as another
+        job."""
 
     # ---- merge requests
     @reads_answers
@@ -118,7 +120,7 @@ class GitLab:
         return [str(one["user"]["username"]) for one in approvals.get("approved_by") or ()]
 
     def _is_own(self, request: Mapping[str, Any], branch: str) -> bool:
-        """Whether it merges a branch of this project into the branch that was pushed to."""
+        """Return whether it merges a branch of this project into the branch that was pushed to."""
         projects = (request["source_project_id"], request["target_project_id"])
         return request["target_branch"] == branch and projects == (self._here, self._here)
 
@@ -143,13 +145,13 @@ class GitLab:
         try:
             objects = self.client.download(f"{kept}/{OBJECTS_FILE}")
         except HostError:
-            return folder / PLAN_FILE  # an apply that needs it says that it is missing
+            return folder / PLAN_FILE  # an apply that needs the objects file says that it is missing
         write_file(folder / OBJECTS_FILE, objects)
         return folder / PLAN_FILE
 
     def _is_ours(self, pipeline_id: int, request: Request) -> bool:
-        """Whether a pipeline ran for this merge request at its last commit, or at the merge of that commit
-        into an ancestor of the commit that was pushed."""
+        """Return whether a pipeline ran for this merge request at its last commit, or at the merge of that
+        commit into an ancestor of the pushed commit."""
         pipeline = self.client.get(f"{self._project}/pipelines/{pipeline_id}")
         if (
             pipeline["source"] != "merge_request_event"

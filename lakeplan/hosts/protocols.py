@@ -1,4 +1,4 @@
-"""Protocols of the host of a git repository, GitHub or GitLab, as pipelines need it."""
+"""Protocols that pipelines need of the host of a git repository, GitHub or GitLab."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class HostError(LakeplanError):
 
 
 class NoPlan(LakeplanError):
-    """A merge has no reviewed plan."""
+    """A merge does not have a reviewed plan."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A pull request, or a merge request. ``head`` is its last commit. ``own``: it comes from a branch of
-    this repository and not from a fork."""
+    """A pull request or merge request. ``head`` is its last commit. ``own`` says whether it comes from a
+    branch of this repository and not from a fork."""
 
     number: int
     head: str
@@ -50,33 +50,34 @@ class Host(Protocol):
     sign: str
 
     def here(self) -> int | None:
-        """The number of the pull request that the pipeline runs for, or None."""
+        """Return the number of the pull request that the pipeline runs for, or None."""
 
     def is_fork(self) -> bool:
-        """Whether the pipeline runs for a pull request from another repository."""
+        """Return whether the pipeline runs for a pull request from another repository."""
 
     def head(self) -> str:
-        """The commit that a status belongs to."""
+        """Return the commit that a status belongs to."""
 
     def base_ref(self) -> str:
-        """The commit that a pull request is compared with, as git in the checkout knows it."""
+        """Return the commit that a pull request is compared with, by a name that git knows in the
+        checkout."""
 
     def merged(self) -> list[Request]:
-        """The pull requests that the pushed commits merged, in the order of the commits."""
+        """Return the pull requests that the pushed commits merged, in the order of the commits."""
 
     def fetch_plan(self, request: Request, folder: Path) -> Path:
         """Write the reviewed plan and its objects file into ``folder``. Raises NoPlan."""
 
     def approvers(self, request: Request) -> list[str]:
-        """The logins of those who approved a pull request as it was merged."""
+        """Return the logins of the people who approved a pull request as it was merged."""
 
     def open_requests(self) -> list[int]:
-        """Open pull requests into the branch of this pipeline."""
+        """Return the open pull requests into the branch of this pipeline."""
 
     def own_comment(self, number: int, marker: str) -> Comment | None: ...
 
     def write_comment(self, number: int, body: str, old: Comment | None) -> str:
-        """Replace the comment ``old``, or create one. Returns its address, or "" if the host gives none."""
+        """Replace the comment ``old``, or create one. Returns its address, or "" if the host returns none."""
 
     def set_status(self, commit: str, name: str, *, passed: bool, text: str) -> None: ...
 

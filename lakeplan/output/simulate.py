@@ -228,7 +228,7 @@ def _horizon(page: Page, horizon: documents.HorizonRow, cost: Money) -> None:
     total, gone = horizon["total"], horizon["gone_now"]
     page.heading(f"The next {days(horizon['days'])}, assuming no new commits")
     by = moment(horizon["until"])
-    page.line(f"{volume(gone)}, already expired; {volume(total)}, by {by}", indent=2)
+    page.line(f"already expired: {volume(gone)}; by {by}: {volume(total)}", indent=2)
     losses = horizon["days_with_losses"]
     if losses:
         rows = [

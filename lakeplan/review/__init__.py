@@ -1,4 +1,4 @@
-"""The common parts of plans, branch runs and sweeps: selection, gates, overrides, ceiling, strictness,
+"""The parts that plans, branch runs and sweeps share: selection, gates, overrides, ceiling, strictness,
 notify."""
 
 __all__ = [

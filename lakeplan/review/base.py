@@ -1,4 +1,4 @@
-"""Trees with stricter settings than the checked-out one: those of its base, of a plan or of a review."""
+"""Trees with stricter settings than the checked-out tree: those of its base, of a plan or of a review."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lakeplan.values.settings import BranchSettings
 
 @dataclass(frozen=True)
 class _Wrapped:
-    """A ``DesiredTree`` that delegates to another one. Subclasses override some of it."""
+    """A ``DesiredTree`` that delegates to another tree. Subclasses override some of its methods."""
 
     tree: DesiredTree
 
@@ -31,7 +31,8 @@ class _Wrapped:
 
     @property
     def overrides(self) -> Sequence[Override]:
-        """Those of the checked-out tree. They are reviewed, and new ones are listed as weakened settings."""
+        """The overrides of the checked-out tree. They are reviewed, and new ones are listed as weakened
+        settings."""
         return self.tree.overrides
 
     @property
@@ -67,14 +68,14 @@ class _Wrapped:
         return None if desired is None else self._adjusted(server, [desired])[0]
 
     def _adjusted(self, server: str, resolved: list[DesiredRepository]) -> list[DesiredRepository]:
-        """The repositories of a server with the settings of this tree, in the same order."""
+        """Return the repositories of a server with the settings of this tree, in the same order."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class HeldTree(_Wrapped):
     """A ``DesiredTree`` with the stricter limits of ``tree`` and ``base`` and the holds of both. Messages
-    call the base ``base_name``."""
+    refer to the base as ``base_name``."""
 
     base: strictness.Guards
     base_name: str
@@ -94,13 +95,13 @@ class HeldTree(_Wrapped):
         """Raises ConfigError if a retention period is outside the base's bounds."""
         low, high = self.base.min_retention_days, self.base.max_retention_days
         outside = {
-            f"{source}: {name}: {days} days is outside the bounds at {self.base_name}, {low} to {high}": None
+            f"{source}: {name}: {days} is outside the bounds of {self.base_name}, {low} to {high} days": None
             for desired in resolved
             for source, name, days in strictness.outside_bounds(desired, low, high)
         }
         if outside:
             raise ConfigError(
-                f"the tree has retention periods outside the bounds at {self.base_name}",
+                f"the tree has retention periods outside the bounds of {self.base_name}",
                 problems=tuple(outside),
                 hint="Widen the bounds in a separate pull request first.",
             )
@@ -132,7 +133,7 @@ class GuardedTree(_Wrapped):
 
 @dataclass(frozen=True)
 class ReviewedSettings:
-    """The settings with which a branch plan was made."""
+    """The settings that a branch plan was made with."""
 
     lifecycle: BranchSettings
     safety: Safety

@@ -22,10 +22,14 @@ MAX_DETAILS = 5
 def explain_rules(before: GcRules | None, after: GcRules | None) -> str:
     """Return how stored rules changed, such as ``branch dev set to 7; default_retention_days 21 → 30``.
 
-    At most five differences are listed; "" if there are none.
+    At most five differences are listed. The text is "" if there are none.
     """
     if before is None or after is None:
-        return "" if before == after else ("they were not set before" if before is None else "they are gone")
+        return (
+            ""
+            if before == after
+            else ("no rules were set before" if before is None else "the rules were removed")
+        )
     differences = _differences(_flat(before), _flat(after))
     more = f"; and {len(differences) - MAX_DETAILS} more" if len(differences) > MAX_DETAILS else ""
     return "; ".join(differences[:MAX_DETAILS]) + more
@@ -37,11 +41,11 @@ def _flat(rules: GcRules) -> dict[str, int]:
 
 
 def _differences(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
-    # Imported where it is needed: it takes longer to load than most commands take to run.
+    # Imported here because it takes longer to load than most commands take to run.
     from deepdiff import DeepDiff
 
-    # By default DeepDiff passes over keys that begin with "__", which are legal branch names, and takes
-    # mappings that share few keys for one changed value.
+    # By default, DeepDiff ignores keys that begin with "__", which are legal branch names, and treats
+    # mappings that share few keys as one changed value.
     delta: Mapping[str, Any] = DeepDiff(
         before, after, view="tree", ignore_private_variables=False, threshold_to_diff_deeper=0
     )
@@ -60,24 +64,25 @@ DAY = timedelta(days=1)
 OBJECTS_FILE = "PLAN.objects"
 """The name of the file beside a plan file, in messages."""
 CLOCK_SKEW = timedelta(hours=1)
-"""How far the clock of the machine that planned may be ahead of the one that applies."""
+"""How far the clock of the machine that planned may be ahead of the clock of the machine that applies."""
 
 
 def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, check_etag: bool) -> list[str]:
-    """Return why the plan of a repository is stale, or nothing if it is not, or if it was applied before.
+    """Return why the plan of a repository is stale, or nothing if it is not stale or was already applied.
 
     ``live`` is the same repository planned again from the checked-out tree, over the branches of the plan.
     """
     if live is None:
         return ["the checked-out tree no longer has an entry for it"]
     if live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
-        return [f"the tree's server is {live.endpoint_url} and the plan's {reviewed.endpoint_url}"]
+        return [f"the tree's server is {live.endpoint_url}, but the plan's is {reviewed.endpoint_url}"]
     if not reviewed.is_of(live.creation_date, live.storage_namespace):
-        return ["it is another repository of the same name, created since the plan"]
+        return ["it is a different repository with the same name, created since the plan"]
     reasons = []
     if live.config_hash != reviewed.config_hash:
         reasons.append("its configuration in the tree differs from the reviewed one")
-    # The tree decides whether rules are managed. A plan file that denies it may still have rules to write.
+    # The tree decides whether rules are managed. A plan file that says otherwise may still have rules to
+    # write.
     written = reviewed.managed or reviewed.action.writes
     if live.managed != reviewed.managed or (written and live.after_etag != reviewed.after_etag):
         reasons.append("the rules that would be written differ from the reviewed ones")
@@ -90,7 +95,7 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
         and live.before_etag not in (reviewed.before_etag, reviewed.after_etag)
     ):
         reasons.append(
-            f"the rules on the server changed: ETag {live.before_etag[:12]} is not the plan's"
+            f"the rules on the server changed: their ETag is {live.before_etag[:12]}, but the plan has"
             f" {reviewed.before_etag[:12]} ({explain_rules(reviewed.before, live.before)})"
         )
     now = {setting.kind: setting for setting in live.settings}
@@ -104,8 +109,8 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
 
 
 def only_moved(reviewed: RepositoryPlan, live: RepositoryPlan | None) -> bool:
-    """Whether a stale repository still is the reviewed one with the reviewed configuration, so that only its
-    branches, or what the server stores, have changed."""
+    """Return whether a stale repository is still the reviewed one with the reviewed configuration, so that
+    only its branches, or the settings that the server stores, have changed."""
     if live is None or live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
         return False
     now = {setting.kind: setting.after_etag for setting in live.settings}
@@ -122,17 +127,19 @@ def outside(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta, now: datetime
 ) -> list[str]:
     """Return why a plan that was made again might delete something that was not reviewed, or nothing if it
-    cannot.
+    cannot do so.
 
     Stricter than ``growth``: there is no tolerance, and both plans must name everything that would be
-    deleted, because equal numbers may be other objects. Retention that somebody has lengthened since must not
-    shrink."""
+    deleted, because equal numbers may mean different objects. Retention that someone has lengthened since
+    must not shrink."""
     texts = growth(reviewed, live, replace(safety, impact_tolerance_percent=0), age=age, now=now)
     more = sorted(_written(live) - _written(reviewed))
     if more:
-        texts.append(f"its {' and '.join(more)} would be written, which was not in the plan")
+        texts.append(f"its {' and '.join(more)} would be written, but the plan did not write them")
     if longer := _given_longer(reviewed, live):
-        texts.append(f"retention was lengthened since the plan, and this apply would undo that: {longer}")
+        texts.append(
+            f"retention was lengthened after the plan was made, and this apply would undo that: {longer}"
+        )
     texts += _of_policies(reviewed.branch_lifecycle, live.branch_lifecycle, now)
     if reviewed.impact.status is ImpactStatus.UNKNOWN or not _names_all(live):
         texts.append("it is unknown which objects would be deleted")
@@ -142,8 +149,8 @@ def outside(
 
 
 def _given_longer(reviewed: RepositoryPlan, live: RepositoryPlan) -> str:
-    """The stored days that exceed both those at the review and those that would be written. What they keep
-    may expire on any later day, so the objects that expire now prove nothing."""
+    """Return the stored days that exceed both the days at the review and the days that would be written. The
+    data that they keep may expire on any later day, so the objects that expire now prove nothing."""
     then, now, after = reviewed.before, live.before, live.after
     if after is None or then is None or not live.action.writes:
         return ""
@@ -161,8 +168,8 @@ def _given_longer(reviewed: RepositoryPlan, live: RepositoryPlan) -> str:
 
 
 def _of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None, now: datetime) -> list[str]:
-    """Policies that would be changed in another way than reviewed, and branches that would be deleted with
-    commits that are newer than the review."""
+    """Return policies that would not be changed as reviewed, and branches that would be deleted with commits
+    that are newer than the review."""
     if then is None or live is None or not live.action.writes:
         return []
     changes = [c for c in live.changes if c.action is not Action.CLEAR and not live.reordered]
@@ -173,12 +180,14 @@ def _of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None, now: date
     heads = {(f.branch_id, f.commit_id) for f in then.fates}
     moved = [f.branch_id for f in live.fates if f.newly(now) and (f.branch_id, f.commit_id) not in heads]
     if moved:
-        texts.append(f"branches that would be deleted have other commits now: {', '.join(sorted(moved)[:5])}")
+        texts.append(
+            f"branches that would be deleted have moved to other commits: {', '.join(sorted(moved)[:5])}"
+        )
     return texts
 
 
 def _names_all(plan: RepositoryPlan) -> bool:
-    """Whether a plan names every object that would expire now, or none can expire."""
+    """Return whether a plan names every object that would expire now, or no object can expire."""
     impact = plan.impact
     if impact.status is ImpactStatus.UNAFFECTED:
         return True
@@ -193,8 +202,8 @@ def _written(plan: RepositoryPlan) -> set[str]:
 
 
 def _left_out(live: RepositoryPlan) -> str:
-    """Branches that the plan file omits although the server has a rule for them, and whose pattern would give
-    them more days. They existed before the plan."""
+    """Return branches that the plan file omits although the server has a rule for them, and whose pattern
+    would give them more days. They existed before the plan."""
     if live.before is None or live.after is None:
         return ""
     ruled, days = live.before.branches, live.after.days_for
@@ -203,7 +212,8 @@ def _left_out(live: RepositoryPlan) -> str:
 
 
 def _setting_reasons(reviewed: SettingPlans, live: SettingPlans, *, check_etag: bool) -> list[str]:
-    """Return why a setting is stale. Its ETag shows a change, unless the stored list is the reviewed one."""
+    """Return why a setting is stale. A different ETag means a change, unless the stored list is the reviewed
+    one."""
     what = reviewed.kind.label
     if live.after_etag != reviewed.after_etag:
         return [f"the {what} that would be written differ from the reviewed ones"]
@@ -216,7 +226,8 @@ def _setting_reasons(reviewed: SettingPlans, live: SettingPlans, *, check_etag: 
 
 
 def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
-    """Whether the server already has everything that was reviewed, from an earlier, interrupted run."""
+    """Return whether the server already has everything that was reviewed, from an earlier, interrupted
+    run."""
     now = {setting.kind: setting for setting in live.settings}
     rules = not reviewed.managed or live.before_etag == reviewed.after_etag
     pins = live.pins is None or not live.pins.writes
@@ -233,7 +244,7 @@ def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
 def growth(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta, now: datetime
 ) -> list[str]:
-    """Return how the impact now exceeds the reviewed one by more than the tolerance, in figures and in
+    """Return how the current impact exceeds the reviewed one by more than the tolerance, in figures and in
     objects, commits and branches that the plan did not name.
 
     The number of objects at risk may not grow at all. A plan older than a day is also compared with its
@@ -241,10 +252,10 @@ def growth(
     """
     texts = _branch_growth(reviewed, live, safety, age, now)
     if reviewed.impact.status is ImpactStatus.UNKNOWN:
-        # A gate of its own was overridden for the unknown objects. What was known still counts.
+        # The gate for unknown impacts was overridden. The known figures still count.
         return texts + _more_commits(reviewed, live, safety, age) + _new_tags(reviewed, live)
     if live.impact.status is ImpactStatus.UNKNOWN:
-        return [*texts, f"what expires is no longer known: {live.impact.reason}"]
+        return [*texts, f"it is no longer known which objects would expire: {live.impact.reason}"]
     current = live.impact.now
     if current is None:
         return texts
@@ -265,7 +276,8 @@ def _more(value: int, noun: str, what: str, ceiling: int) -> str:
 
 
 def _new_tags(reviewed: RepositoryPlan, live: RepositoryPlan) -> list[str]:
-    """Tags that would lose data and were not reviewed. One that was moved to another commit counts as new."""
+    """Return tags that would lose data and were not reviewed. A tag that was moved to another commit counts
+    as new."""
     known = {(t.tag, t.commit_id) for t in reviewed.impact.tags}
     new = sorted(t.tag for t in live.impact.tags if (t.tag, t.commit_id) not in known)
     return [f"tags that were not reviewed would lose data: {', '.join(new)}"] if new else []
@@ -292,7 +304,7 @@ def _not_named(
     noun: str,
     bits: tuple[Bit, Bit],
 ) -> list[str]:
-    """Objects or commits that expire now and that the plan did not name, beyond the tolerance."""
+    """Return objects or commits that expire now and that the plan did not name, beyond the tolerance."""
     current = live.impact.shown.read() if live.impact.shown is not None else None
     shown = reviewed.impact.shown
     if (
@@ -301,7 +313,7 @@ def _not_named(
         and live.impact.now is not None
         and live.impact.now.objects_expire
     ):
-        return [f"too many {noun}s would expire now to compare each with those of the plan"]
+        return [f"too many {noun}s would expire now to compare each one with the plan"]
     if current is None or not current.count(bits[0]):
         return []
     named = shown.read() if shown is not None else None
@@ -320,7 +332,7 @@ def _not_named(
 def _branch_growth(
     reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, age: timedelta, now: datetime
 ) -> list[str]:
-    """Branches that the policies would delete now, beyond those reviewed and the tolerance."""
+    """Return branches that the policies would delete now, beyond the reviewed ones and the tolerance."""
     if live.branch_lifecycle is None:
         return []
     shown = reviewed.branch_lifecycle.deletions if reviewed.branch_lifecycle is not None else {}
@@ -349,12 +361,12 @@ def _ceiling(impact: Impact, measure: str, age: timedelta) -> int:
 
 
 def too_old(plan: Plan, safety: Safety, now: datetime) -> str | None:
-    """Return why a plan's age forbids to apply it: it is too old, or it was made for a moment in the
-    future."""
+    """Return why a plan cannot be applied because of its age: it is too old, or it was made for a moment in
+    the future."""
     age = now - plan.as_of
     if -age > CLOCK_SKEW:
-        return "the plan is for a future moment (--as-of), so it can be shown but not applied"
+        return "the plan was made for a time in the future (--as-of), so it can be shown but not applied"
     if age.total_seconds() <= safety.max_plan_age_seconds:
         return None
     old, limit = duration_text(math.ceil(age.total_seconds())), duration_text(safety.max_plan_age_seconds)
-    return f"the plan is {old} old; max_plan_age is {limit}"
+    return f"the plan is {old} old, but max_plan_age is {limit}"

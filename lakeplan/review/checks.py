@@ -1,7 +1,7 @@
 """Runs the checks of a tree on a plan.
 
 A check is reviewed code, but its input is not. It gets the plan on standard input, the allowed environment
-variables, an empty home and its own folder, and nothing of the checkout that is judged.
+variables, an empty home folder and its own folder, but nothing from the checkout that is judged.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ KEPT_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
 """The environment variables that a check gets, besides PATH."""
 _REFUSE, _WARN = "refuse", "warn"
 _SHOWN = 300
-"""Characters of one message."""
+"""The maximum number of characters in a message."""
 _PAUSE = 0.05
 
 
 @dataclass(frozen=True)
 class Place:
-    """Checks run in ``folder``, which has the files of the tree. No program of ``judged``, the checkout that
-    is judged, may run, or None if the tree's own files are run."""
+    """Where checks run: ``folder`` has the files of the tree. No program in ``judged``, the checkout that is
+    judged, may run. ``judged`` is None if the tree's own files are run."""
 
     folder: Path
     judged: Path | None = None
 
     def may_use(self, path: str) -> bool:
-        """Whether an absolute path leads outside the judged checkout."""
+        """Return whether an absolute path leads outside the judged checkout."""
         return self.judged is None or not _is_below(path, self.judged)
 
 
@@ -55,14 +55,14 @@ class Finding:
 
 
 class _Failed(Exception):
-    """The check did not run to its end, or its output is not understood."""
+    """The check did not finish, or its output is not understood."""
 
 
 def judge(
     checks: Iterable[Check], plan: Plan, given: bytes, place: Place, overrides: GateOverrides, path: str
 ) -> tuple[tuple[GateResult, ...], tuple[str, ...]]:
-    """The results of every check as gates, and the warnings. ``given`` is the plan as JSON, ``path`` the
-    search path for programs. A check that fails refuses."""
+    """Return the results of every check as gates, and the warnings. ``given`` is the plan as JSON, ``path``
+    the search path for programs. A check that fails refuses."""
     known = {r.key: r for r in plan.repositories}
     gates: list[GateResult] = []
     warnings: list[str] = []
@@ -80,14 +80,14 @@ def judge(
 
 
 def unjudged(checks: Iterable[Check], gates: Iterable[GateResult]) -> tuple[str, ...]:
-    """The names of the checks without a result among the gates of a plan."""
+    """Return the names of the checks that have no result among the gates of a plan."""
     judged = {gate.message.partition(":")[0] for gate in gates if gate.gate == CHECK.name}
     return tuple(check.name for check in checks if check.name not in judged)
 
 
 def not_run(name: str) -> GateResult:
-    """The refusal for a check without a result in the reviewed plan."""
-    text = f"{name}: was not run on this plan"
+    """Return the refusal for a check that has no result in the reviewed plan."""
+    text = f"{name}: did not run on this plan"
     return GateResult(CHECK.name, WHOLE_PLAN, GateOutcome.REFUSED, text)
 
 
@@ -125,7 +125,7 @@ def run(check: Check, given: bytes, place: Place, path: str) -> list[Finding]:
             )
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
-            raise _Failed(f"{check.run[0]} cannot be run: {why}") from None
+            raise _Failed(f"{check.run[0]} cannot run: {why}") from None
         with process:
             try:
                 out, err = _answers(process, check.time_limit_seconds)
@@ -141,7 +141,8 @@ def run(check: Check, given: bytes, place: Place, path: str) -> list[Finding]:
 
 @contextmanager
 def own_folder(prefix: str) -> Iterator[str]:
-    """A new folder for a check to write to. It remains if the check made it impossible to remove."""
+    """Yield a new folder for a check to write to. The folder remains if the check made it impossible to
+    remove."""
     name = tempfile.mkdtemp(prefix=prefix)
     try:
         yield name
@@ -151,7 +152,7 @@ def own_folder(prefix: str) -> Iterator[str]:
 
 
 def _command(check: Check, place: Place, path: str) -> list[str]:
-    """The command line. Raises ``_Failed`` for a program that is missing or in the judged checkout."""
+    """Return the command line. Raises ``_Failed`` for a program that is missing or in the judged checkout."""
     name, *arguments = check.run
     for word in check.run:
         if os.path.isabs(word) and not place.may_use(word):
@@ -172,7 +173,7 @@ def _command(check: Check, place: Place, path: str) -> list[str]:
 
 
 def _is_below(path: str, folder: Path) -> bool:
-    """Whether a path is a folder or in it, directly or through links."""
+    """Return whether a path is a folder or inside it, directly or through links."""
     for top in {os.path.abspath(folder), os.path.realpath(folder)}:
         for form in (os.path.abspath(path), os.path.realpath(path)):
             if form == top or form.startswith(top.rstrip(os.sep) + os.sep):
@@ -198,8 +199,9 @@ def _environment(place: Place, path: str, home: str) -> dict[str, str]:
 
 
 def _answers(process: subprocess.Popen[bytes], seconds: float) -> tuple[bytes, bytes]:
-    """Its output and the beginning of its errors, read until the program has ended, because its children may
-    keep the streams open. Raises ``_Failed`` if the output is too long, and after the time limit."""
+    """Return the program's output and the beginning of its errors. Both are read until the program ends,
+    because its children may keep the streams open. Raises ``_Failed`` if the output is too long, and after
+    the time limit."""
     assert process.stdout is not None
     assert process.stderr is not None
     until = time.monotonic() + seconds
@@ -239,12 +241,13 @@ def _read(stream: IO[bytes], into: bytearray) -> bool:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended. It remains a zombie, so its number stays its group's until ``_end``."""
+    """Return whether the program has ended. It remains a zombie, so that its process group keeps its number
+    until ``_end``."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills the program and every process that it left behind in its group."""
+    """Kills the program and every process that it left in its group."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -254,8 +257,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 # ---- what it printed
 def parse_findings(data: bytes) -> list[Finding]:
-    """The findings in a check's output, which is ``{"annotations": […]}``, that of ``conftest --output
-    json``, or empty for none. Raises ``_Failed`` for everything else."""
+    """Return the findings in a check's output, which is ``{"annotations": […]}``, the output of ``conftest
+    --output json``, or empty if there are none. Raises ``_Failed`` for any other output."""
     if not data.strip():
         return []
     try:
@@ -265,7 +268,7 @@ def parse_findings(data: bytes) -> list[Finding]:
         else:
             findings = [f for item in _list(document) for f in _of_conftest(item)]
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise _Failed('printed neither {"annotations": […]} nor the JSON of conftest') from None
+        raise _Failed('printed neither {"annotations": […]} nor JSON from conftest') from None
     if len(findings) > limits.CHECK_FINDINGS:
         raise _Failed(f"printed more than {limits.CHECK_FINDINGS:,} findings")
     return findings
@@ -297,6 +300,6 @@ def _of_conftest(item: Any) -> Iterable[Finding]:
 
 
 def _line(text: str) -> str:
-    """Somebody's text as one line, cut to ``_SHOWN`` characters."""
+    """Return untrusted text as one line, cut to ``_SHOWN`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"

@@ -1,8 +1,9 @@
 """Which tree a repository belongs to. Trees may have different states, so the claim is on the server: each
 named tree has a key in the repository's metadata, which ``apply`` sets before it writes.
 
-A server changes that metadata as one record and keeps other keys. So a tree that sets its key and reads it
-back sees every key that was set earlier. If two trees begin at once, at least the later one is refused.
+A server changes this metadata as one record and keeps other keys. A tree that sets its key and reads the
+metadata back therefore sees every key that was set earlier. If two trees begin at the same time, at least the
+later one is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lakeplan.values.records import utc_text
 from lakeplan.values.units import count_of
 
 CLAIM = "lakeplan.tree."
-"""The beginning of a claim's key; the tree's name follows. Its value is the moment of the claim."""
+"""The beginning of a claim's key. The tree's name follows. The value is the time of the claim."""
 _SHOWN = 5
 
 
@@ -37,12 +38,14 @@ class ClaimServer(Protocol):
 
 
 def claims_in(metadata: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the trees that claim a repository, sorted. Untrusted: anybody may have set them."""
+    """The names of the trees that claim a repository, sorted. They are untrusted, because anyone may have set
+    them."""
     return tuple(sorted(key.removeprefix(CLAIM) for key in metadata if key.startswith(CLAIM)))
 
 
 def check_claims(metadata: Mapping[str, str], tree: str, where: str) -> None:
-    """Raises GateRefused when a tree with another name than ``tree`` (``""``: none) claims the repository."""
+    """Raises GateRefused if a tree with a name other than ``tree`` (``""``: no name) claims the
+    repository."""
     others = [name for name in claims_in(metadata) if name != tree or not tree]
     if not others:
         return
@@ -52,13 +55,13 @@ def check_claims(metadata: Mapping[str, str], tree: str, where: str) -> None:
         f" claim --take {shlex.quote(where)}`."
     )
     if not tree:
-        hint += " If this is that tree, give it its name: `name: …` in lakeplan.yaml."
+        hint += " If this is that tree, add its name to lakeplan.yaml (`name: …`)."
     raise GateRefused(f"another tree manages this repository: {shown}", where=where, hint=hint)
 
 
 def claim(repository: str, where: str, tree: str, server: ClaimServer, run: Run) -> bool:
-    """Records that ``tree`` manages a repository, unless that is on record. Returns whether it was written
-    now. Raises GateRefused if another tree claims the repository, before or at the same time, and the
+    """Records that ``tree`` manages a repository, unless this is already recorded. Returns whether it was
+    written now. Raises GateRefused if another tree claims the repository, before or at the same time, and the
     server's errors."""
     metadata = server.reader.metadata(repository)
     check_claims(metadata, tree, where)
@@ -71,7 +74,7 @@ def claim(repository: str, where: str, tree: str, server: ClaimServer, run: Run)
         raise LakeplanError(
             "the server does not return the claim of this tree that was just recorded",
             where=where,
-            hint="Run the command again. If this repeats, check the server's log.",
+            hint="Run the command again. If the error persists, check the server's log.",
         )
     try:
         check_claims(metadata, tree, where)
@@ -84,8 +87,8 @@ def claim(repository: str, where: str, tree: str, server: ClaimServer, run: Run)
 def claim_all(
     repositories: Iterable[RepositoryPlan], tree: str, connect: Callable[[str], ClaimServer], run: Run
 ) -> str:
-    """Claims repositories that need no write, so that no other tree can. Returns a note on those that could
-    not be claimed, or ""."""
+    """Claims repositories that need no write, so that no other tree can claim them. Returns a note on
+    repositories that could not be claimed, or ""."""
     problems = []
     for repository in repositories if tree else ():
         if repository.failure is not None:
@@ -102,7 +105,7 @@ def claim_all(
 
 
 def take(repository: str, tree: str, server: ClaimServer, run: Run) -> tuple[str, ...]:
-    """Claims a repository for ``tree`` and removes the claims of others. Returns the names of these trees."""
+    """Claims a repository for ``tree`` and removes the claims of other trees, whose names it returns."""
     others = tuple(name for name in claims_in(server.reader.metadata(repository)) if name != tree)
     server.metadata_writer.set_metadata(repository, {CLAIM + tree: utc_text(run.now())})
     if others:

@@ -1,4 +1,4 @@
-"""Compares stored with wanted rules and settings, and lists the changes. No client inside."""
+"""Compares stored rules and settings with the wanted ones, and lists the changes. It uses no client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_PATH = "default_retention_days"
 
 
 def action_of(before: GcRules | None, after: GcRules | None) -> Action:
-    """Which write, if any, takes a repository from ``before`` to ``after`` (None: not set)."""
+    """Return the write, if any, that takes a repository from ``before`` to ``after`` (None: not set)."""
     if before == after:
         return Action.NONE
     if before is None:
@@ -27,8 +27,8 @@ def branch_path(branch_id: str) -> str:
 
 
 def diff_rules(before: GcRules | None, after: GcRules | None) -> tuple[ValueChange, ...]:
-    """Every value that differs: the default, then branches by id. The server's order and representation of
-    branches do not matter."""
+    """Return every value that differs: the default, then branches by id. The server's order and
+    representation of branches do not matter."""
     changes = []
     default_before = before.default_retention_days if before else None
     default_after = after.default_retention_days if after else None
@@ -44,22 +44,22 @@ def diff_rules(before: GcRules | None, after: GcRules | None) -> tuple[ValueChan
 
 
 ORDER = "order"
-"""The name of a change that only moves items, and its only value; items have no value of this name."""
+"""The name of a change that only moves items, and of its only value. Items have no value with this name."""
 Items = Sequence[SettingItem]
 Pair = tuple[SettingItem | None, SettingItem | None]
 
 
 def same_setting(stored: Items | None, wanted: Items | None) -> bool:
-    """Whether ``stored`` is what ``wanted`` requires. Durations count by their length, patterns and branches
-    in any order, and ids only if the tree sets them. The order of policies counts, that of object rules does
-    not. None and an empty list are the same."""
+    """Return whether ``stored`` is what ``wanted`` requires. Durations are compared by length, patterns and
+    branches in any order, and ids only if the tree sets them. The order of policies matters, but the order of
+    object rules does not. None and an empty list are equal."""
     have, want = _ordered(stored), _ordered(wanted)
     return len(have) == len(want) and all(fits(h, w) for h, w in zip(have, want, strict=True))
 
 
 def is_reordering(stored: Items | None, wanted: Items | None) -> bool:
-    """Whether both have the same policies in another order, which has no effect on the branches that are
-    deleted (lakefs/branch-lifecycle.md)."""
+    """Return whether both have the same policies in a different order, which does not affect which branches
+    are deleted (lakefs/branch-lifecycle.md)."""
     if same_setting(stored, wanted):
         return False
     pairs = pair_items(stored or (), wanted or ())
@@ -67,7 +67,7 @@ def is_reordering(stored: Items | None, wanted: Items | None) -> bool:
 
 
 def action_of_setting(stored: Items | None, wanted: Items | None) -> Action:
-    """Which write, if any, takes a server from ``stored`` to ``wanted``."""
+    """Return the write, if any, that takes a server from ``stored`` to ``wanted``."""
     if same_setting(stored, wanted):
         return Action.NONE
     if not stored:
@@ -76,7 +76,7 @@ def action_of_setting(stored: Items | None, wanted: Items | None) -> Action:
 
 
 def with_server_ids(wanted: Items, stored: Items | None) -> tuple[SettingItem, ...]:
-    """The items to send: a policy without an id in the tree keeps the id that the server gave it."""
+    """Return the items to send. A policy without an id in the tree keeps the id that the server gave it."""
     items: list[SettingItem] = []
     for item, (old, _) in zip(wanted, pair_items(stored or (), wanted), strict=False):
         if isinstance(item, Policy) and item.id is None and old is not None:
@@ -86,8 +86,8 @@ def with_server_ids(wanted: Items, stored: Items | None) -> tuple[SettingItem, .
 
 
 def diff_setting(stored: Items | None, wanted: Items | None) -> tuple[SettingChange, ...]:
-    """One change per item that differs, in the order of ``wanted``, then the removed items. A reordering is
-    one separate change."""
+    """Return one change for each item that differs, in the order of ``wanted``, then the removed items. A
+    reordering is a separate change."""
     changes = []
     for old, new in pair_items(stored or (), wanted or ()):
         if old is None or new is None or not fits(old, new):
@@ -131,14 +131,14 @@ def _change(old: SettingItem | None, new: SettingItem | None) -> SettingChange:
 
 
 def item_name(item: SettingItem | None) -> str:
-    """The name of an item for people: its id, or else its patterns."""
+    """Return the name of an item for people: its id, or else its patterns."""
     if item is None:
         return ""
     return item.id if item.id is not None else ", ".join(getattr(item, "patterns", ()))
 
 
 def item_values(item: SettingItem | None) -> dict[str, str]:
-    """An item's values as text, under the names of the tree; durations as ``1w3d``."""
+    """Return an item's values as text, under the names of the tree, with durations as ``1w3d``."""
     match item:
         case None:
             return {}
@@ -173,7 +173,7 @@ def _ordered(items: Items | None) -> list[SettingItem]:
 
 
 def fits(stored: SettingItem, wanted: SettingItem) -> bool:
-    """Whether a stored item is the wanted one, apart from an id that the tree leaves to the server."""
+    """Return whether a stored item is the wanted one, apart from an id that the tree leaves to the server."""
     have, want = canonical(stored), canonical(wanted)
     if isinstance(have, Policy) and isinstance(want, Policy) and want.id is None:
         have = replace(have, id=None)
@@ -181,7 +181,8 @@ def fits(stored: SettingItem, wanted: SettingItem) -> bool:
 
 
 def pair_items(stored: Items, wanted: Items) -> list[Pair]:
-    """Pairs of stored and wanted items, in the order of ``wanted``, then stored items that are not wanted."""
+    """Return pairs of stored and wanted items, in the order of ``wanted``, then stored items that are not
+    wanted."""
     left = list(stored)
     partner: dict[int, SettingItem] = {}
     for key in _KEYS:

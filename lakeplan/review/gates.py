@@ -1,8 +1,8 @@
 """How gates judge plans and branch runs, and what overrides a gate that refuses.
 
-``values/gates.py`` declares the gates; ``JUDGES_OF_WRITES``, ``JUDGES_OF_SERVERS`` and ``JUDGES_OF_TOTALS``
-give each its judge. Limits are judged for now and in 7 and 30 days, and the worst figure counts. ``--force``
-overrides no gate.
+``values/gates.py`` declares the gates. ``JUDGES_OF_WRITES``, ``JUDGES_OF_SERVERS`` and ``JUDGES_OF_TOTALS``
+give each gate its judge. Limits are judged for now and in 7 and 30 days, and the worst figure counts.
+``--force`` overrides no gate.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Named(Protocol):
 
 
 def names_of(key: str) -> tuple[str, ...]:
-    """The names by which ``--allow`` may refer to a repository (``server/name``), most exact first. A name
-    that contains ``/`` must not be mistaken for another server's repository."""
+    """Return the names by which ``--allow`` may refer to a repository (``server/name``), most exact first. A
+    name that contains ``/`` must not be mistaken for another server's repository."""
     name = key.partition("/")[2]
     return (key,) if "/" in name else (key, name)
 
@@ -77,7 +77,7 @@ class GateOverrides:
 
     def check_named(self, keys: Iterable[str]) -> None:
         """Raises UsageError for an ``--allow`` that names none of these repositories (``server/name``).
-        Otherwise a misspelt name would look like a gate that cannot be overridden."""
+        Otherwise, a misspelled name would look like a gate that cannot be overridden."""
         known = {name: key for key in keys for name in names_of(key)}
         for flag in sorted(self.allowed):
             named, separator, gate = flag.rpartition("=")
@@ -89,11 +89,11 @@ class GateOverrides:
                 f"--allow {flag}: {named} is not among the repositories of this run",
                 hint=f"Did you mean {hint}?"
                 if similar
-                else "Use a repository of this run, or remove the option.",
+                else "Name a repository of this run, or remove the option.",
             )
 
     def decide(self, refused: GateResult, repository: Named | None) -> GateResult:
-        """The outcome of a gate that would refuse."""
+        """Return the outcome of a gate that would refuse."""
         for flag in self._flags(refused.gate, repository):
             if flag in self.allowed:
                 return replace(refused, outcome=GateOutcome.ALLOWED, opens_with=f"--allow {flag}")
@@ -107,12 +107,13 @@ class GateOverrides:
         return replace(refused, outcome=GateOutcome.REFUSED, opens_with=text)
 
     def decide_each(self, judged: Iterable[GateResult], repository: Named | None) -> tuple[GateResult, ...]:
-        """The judged gates. ``decide`` has been applied to those that would refuse."""
+        """Return the judged gates, after applying ``decide`` to those that would refuse."""
         return tuple(self.decide(g, repository) if g.outcome is GateOutcome.REFUSED else g for g in judged)
 
     def decide_whole(self, judged: GateResult, contributing: Iterable[Iterable[GateResult]]) -> GateResult:
-        """The outcome of a gate of the whole plan. It also counts as overridden if every repository that
-        contributes to it overrides the same gate. ``contributing`` are the gates of these repositories."""
+        """Return the outcome of a gate of the whole plan. It also counts as overridden if every repository
+        that contributes to it overrides the same gate. ``contributing`` are the gates of these
+        repositories."""
         (decided,) = self.decide_each([judged], None)
         overridden = [
             any((g.gate, g.stops) == (judged.gate, judged.stops) and g.outcome in _OVERRIDDEN for g in gates)
@@ -125,7 +126,7 @@ class GateOverrides:
 
     @staticmethod
     def _flags(gate: str, repository: Named | None) -> tuple[str, ...]:
-        """The values of ``--allow`` that override a gate, most exact first."""
+        """Return the values of ``--allow`` that override a gate, most exact first."""
         if repository is None:
             return (gate,)
         return (*(f"{name}={gate}" for name in names_of(repository.key)), gate)
@@ -144,8 +145,9 @@ _OVERRIDDEN = (GateOutcome.OVERRIDDEN, GateOutcome.ALLOWED)
 
 
 def one_by_one(judged: Mapping[str, Iterable[GateResult]]) -> dict[str, tuple[GateResult, ...]]:
-    """Gates by ``server/name``, where each ``--allow`` overrides a gate of one repository only. If a flag
-    would override a gate in several, unnoticed, they all refuse and name the flag that each needs."""
+    """Return the gates by ``server/name``, where each ``--allow`` overrides a gate of only one repository. If
+    a flag would override a gate in several repositories unnoticed, they all refuse and name the flag that
+    each needs."""
     gates = {key: tuple(results) for key, results in judged.items()}
     allowed = {
         key: {g.opens_with for g in of if g.outcome is GateOutcome.ALLOWED} for key, of in gates.items()
@@ -169,7 +171,7 @@ def one_by_one(judged: Mapping[str, Iterable[GateResult]]) -> dict[str, tuple[Ga
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a judge, without the gate and its scope. ``unit`` is set where it differs from the
+    """The result of a judge, without the gate and its scope. ``unit`` is set if it differs from the
     gate's."""
 
     outcome: GateOutcome
@@ -198,7 +200,8 @@ def by_limit(value: float, limit: float) -> GateOutcome:
 
 
 def percent_text(value: float, limit: float) -> str:
-    """``value`` in percent, with one decimal, or as many as show on which side of the limit it is."""
+    """Return ``value`` in percent, with one decimal, or with as many as are needed to show on which side of
+    the limit it is."""
     shown = (f"{value:.{decimals}f}" for decimals in range(1, 9))
     outcome = by_limit(value, limit)
     return next((text for text in shown if by_limit(float(text), limit) is outcome), str(value))
@@ -211,8 +214,8 @@ def _by_policy(policy: Policy) -> GateOutcome:
 def repository_gates(
     plan: RepositoryPlan, safety: Safety, overrides: GateOverrides
 ) -> tuple[GateResult, ...]:
-    """Every gate of one repository that has a result, including limits that passed. A repository without
-    writes has only the gates that stop ``branches run`` and the one for held branches."""
+    """Return every gate of one repository that has a result, including limits that passed. A repository
+    without writes has only the gates that stop ``branches run`` and the gate for held branches."""
     if plan.failure is not None:
         return ()
     rows = plan.lifecycle.branches if plan.lifecycle is not None else ()
@@ -230,15 +233,16 @@ def _judged(judges: Mapping[Gate, Judge], plan: RepositoryPlan, safety: Safety) 
 
 
 def gates_of_branch_run(scope: str, rows: Sequence[BranchRow], safety: Safety) -> list[GateResult]:
-    """Gates of one ``branches run`` on a repository. They do not stop an apply, which deletes no branch.
-    ``rows`` include what follows from each deletion. Deletions after a notice count as deletions now."""
+    """Return the gates of one ``branches run`` on a repository. They do not stop an apply, which deletes no
+    branches. ``rows`` include the consequences of each deletion. Deletions after a notice count as deletions
+    now."""
     going = [row for row in rows if row.is_expired]
     tags = (v.of(TAG_LOSS, scope, BRANCHES_RUN) for v in _tags_lost_by_branch_run(going, safety))
     return [*limit_of_branch_run(scope, len(going), safety), *tags]
 
 
 def limit_of_branch_run(scope: str, count: int, safety: Safety) -> list[GateResult]:
-    """The gate for the number of branches that one ``branches run`` deletes."""
+    """Return the gate for the number of branches that one ``branches run`` deletes."""
     limit = safety.max_deleted_branches
     if not count or limit is None:
         return []
@@ -255,8 +259,9 @@ def plan_gates(
     unmanaged: tuple[str, ...] = (),
     on_unmanaged: Policy = "warn",
 ) -> tuple[GateResult, ...]:
-    """The gates of the whole plan. One counts as overridden if every repository that contributes to it
-    overrides the same gate. If only one contributes and refuses by itself, its gate is not repeated here."""
+    """Return the gates of the whole plan. A gate counts as overridden if every repository that contributes to
+    it overrides the same gate. If only one repository contributes and its own gate refuses, the gate is not
+    repeated here."""
     planned = [r for r in repositories if r.failure is None]
     writing = [r for r in planned if r.writes]
     totals = {h.value: total for h in Horizon if (total := _total(writing, h)) is not None}
@@ -281,12 +286,13 @@ def _is_refusal(result: GateResult, gate: str) -> bool:
 
 
 def _run_deletes(plan: RepositoryPlan) -> int:
-    """Branches that the next ``branches run`` deletes."""
+    """Return the number of branches that the next ``branches run`` deletes."""
     return plan.lifecycle.expired if plan.lifecycle is not None else 0
 
 
 def _total(writing: list[RepositoryPlan], horizon: Horizon) -> HorizonImpact | None:
-    """The sum of what limits measure. Percentages refer to the repositories that were read."""
+    """Return the sum of the figures that limits measure. Percentages refer to the repositories that were
+    read."""
     impacts = [h for r in writing if (h := r.impact.horizons.get(horizon.value)) is not None]
     if not impacts:
         return None
@@ -306,7 +312,7 @@ def _adoption(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
 
 def _clear(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
     if plan.action is Action.CLEAR:
-        text = "all GC rules are removed: without rules, no collector runs, and no storage is reclaimed"
+        text = "all GC rules are removed; without rules, no collector runs and no storage is reclaimed"
         yield Verdict(GateOutcome.REFUSED, text)
     for setting in plan.settings:
         if setting.action is Action.CLEAR:
@@ -316,26 +322,29 @@ def _clear(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
 def _unknown_impact(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
     rules = plan.object_lifecycle
     if rules is not None and rules.tightened:
-        yield Verdict(GateOutcome.REFUSED, "expirations by object lifecycle rules are not simulated")
+        yield Verdict(
+            GateOutcome.REFUSED,
+            "object lifecycle rules are not simulated, so it is unknown which objects they would expire",
+        )
     if plan.impact.status is ImpactStatus.UNKNOWN:
-        yield Verdict(GateOutcome.REFUSED, f"what expires is unknown: {plan.impact.reason}")
+        yield Verdict(GateOutcome.REFUSED, f"it is unknown which objects would expire: {plan.impact.reason}")
 
 
 def _expired_objects(horizons: Mapping[str, HorizonImpact], safety: Safety) -> Iterator[Verdict]:
     limit, worst = safety.max_expired_objects_percent, _worst(horizons, lambda h: h.percent_expire)
     if limit is not None and worst is not None:
-        text = f"{percent_text(worst[0], limit)} percent of the kept objects expire"
+        text = f"{percent_text(worst[0], limit)} percent of the kept objects would expire"
         yield _limited(text, worst, limit)
 
 
 def _expired_bytes(horizons: Mapping[str, HorizonImpact], safety: Safety) -> Iterator[Verdict]:
     limit, worst = safety.max_expired_bytes, _worst(horizons, lambda h: h.bytes_expire)
     if limit is not None and worst is not None:
-        yield _limited(f"{worst[0]:,} bytes expire", worst, limit)
+        yield _limited(f"{worst[0]:,} bytes would expire", worst, limit)
 
 
 def _deleted_by_policies(plans: Iterable[RepositoryPlan], safety: Safety) -> Iterator[Verdict]:
-    """Branches that the policies of a server newly delete."""
+    """Judge the branches that the policies of a server newly delete."""
     managed = [p.branch_lifecycle for p in plans if p.branch_lifecycle and p.branch_lifecycle.action.writes]
     limit = safety.max_deleted_branches
     if limit is None or not managed:
@@ -349,8 +358,8 @@ def _deleted_by_policies(plans: Iterable[RepositoryPlan], safety: Safety) -> Ite
 def _worst(
     horizons: Mapping[str, HorizonImpact], measure: Callable[[HorizonImpact], float | None]
 ) -> tuple[float, str] | None:
-    """The greatest known figure and its horizon; of equal ones the first. ``horizons`` by name, in any order;
-    some may be missing."""
+    """Return the greatest known figure and its horizon, or the first of equal figures. ``horizons`` are by
+    name, in any order, and some may be missing."""
     ordered = [(horizons[h.value], h.value) for h in Horizon if h.value in horizons]
     known = [(value, name) for impact, name in ordered if (value := measure(impact)) is not None]
     return max(known, key=lambda pair: pair[0], default=None)
@@ -370,15 +379,15 @@ def _tags_lost_by_rules(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdic
 
 
 def _tags_lost_by_branch_run(going: list[BranchRow], safety: Safety) -> Iterator[Verdict]:
-    """Tags on commits that nothing keeps after ``branches run`` deletes a branch. A tag keeps no data
-    (lakefs/retention.md). The run reads no objects, so commits alone decide: another kept commit may have the
-    same data."""
+    """Judge the tags on commits that nothing keeps after ``branches run`` deletes a branch. A tag keeps no
+    data (lakefs/retention.md). The run reads no objects, so commits alone decide, although another kept
+    commit may have the same data."""
     at_stake = [r for r in going if r.follows is not None and r.follows.tags]
     tags = sorted({tag for row in at_stake if row.follows is not None for tag in row.follows.tags})
     if tags and safety.on_tag_loss != "ignore":
         text = (
             f"{_tags(tags)} ({first_names(tags)}) may lose data once `lakeplan branches run` deletes"
-            f" {first_names([row.branch_id for row in at_stake])}: a tag keeps no data"
+            f" {first_names([row.branch_id for row in at_stake])}, because a tag keeps no data"
         )
         yield Verdict(_by_policy(safety.on_tag_loss), text, len(tags), 0)
 
@@ -388,7 +397,7 @@ def _tags(tags: list[str]) -> str:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """The first five names, and how many more there are."""
+    """Return the first five names, and how many more there are."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
@@ -403,7 +412,7 @@ def _at_risk(plan: RepositoryPlan, safety: Safety) -> Iterator[Verdict]:
 
 
 def _held_branches(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
-    """Judged even without writes, because the hold may be newer than the policies."""
+    """This is judged even without writes, because the hold may be newer than the policies."""
     if plan.held_deletions:
         count, first = len(plan.held_deletions), plan.held_deletions[0]
         more = f" (and {count - 1:,} more)" if count > 1 else ""
@@ -414,7 +423,7 @@ def _held_branches(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
 def _pins(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
     if plan.pins is not None and plan.pins.of(PinState.MISSING):
         value, limit = plan.pins.wanted, plan.pins.limit
-        text = f"{count_of(value, 'pin')} in all; the limit is {limit:,}"
+        text = f"{count_of(value, 'pin')} in total; the limit is {limit:,}"
         yield Verdict(by_limit(value, limit), text, value, limit)
 
 
@@ -473,5 +482,5 @@ JUDGES_OF_TOTALS: Mapping[Gate, JudgeOfTotals] = {
 
 
 def contributes(plan: RepositoryPlan, gate: GateResult) -> bool:
-    """Whether a repository contributes to what a gate measures over the whole plan."""
+    """Return whether a repository contributes to what a gate measures for the whole plan."""
     return any(of.name == gate.gate and total.is_raised_by(plan) for of, total in JUDGES_OF_TOTALS.items())

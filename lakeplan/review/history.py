@@ -31,7 +31,8 @@ class ServerBefore(TypedDict):
 @dataclass(frozen=True)
 class SettingStep:
     """The policies or object rules of one repository. ``RunStep`` has its GC rules. Empty means none.
-    ``found`` is what was read after a write that did not end as planned, in wire form under ``body``."""
+    ``found`` is what was read after a write that did not end as planned, with the API's form under
+    ``body``."""
 
     kind: SettingKind
     status: str
@@ -45,8 +46,8 @@ class SettingStep:
 @dataclass(frozen=True)
 class RunStep:
     """One repository of a run. ``replaced``: the run recorded the GC rules that it was about to replace, in
-    ``before`` and ``after`` (None: no rules). ``status`` is the worst of the rules and ``settings``: applied,
-    already, failed, uncertain, or pending if the run was killed in the middle. ``found`` is as in a
+    ``before`` and ``after`` (None: no rules). ``status`` is the worst status of the rules and ``settings``:
+    applied, already, failed, uncertain, or pending if the run was killed. ``found`` is as in a
     ``SettingStep``."""
 
     repository: str
@@ -70,7 +71,7 @@ class RunStep:
 
 @dataclass(frozen=True)
 class BranchStep:
-    """A branch that a run was to delete or restore: its HEAD then, and the outcome."""
+    """A branch that a run was about to delete or restore: its HEAD at that time, and the outcome."""
 
     head: str
     outcome: str
@@ -78,9 +79,9 @@ class BranchStep:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run. ``finished_at`` None: it was killed or is still running. ``plan_digest`` and ``plan_as_of``
-    are of the plan or mark that it followed; "" and None without one. ``tree_dirty`` and ``tree_digest`` None
-    and empty ``ci`` and ``approver``: not known."""
+    """One run. ``finished_at`` is None if it was killed or is still running. ``plan_digest`` and
+    ``plan_as_of`` are those of the plan or mark that it followed, or "" and None without one. ``tree_dirty``
+    and ``tree_digest`` are None, and ``ci`` and ``approver`` are empty, if they are not known."""
 
     run_id: str
     command: str
@@ -113,15 +114,15 @@ class Runs:
 
 
 PLANNING = timedelta(days=1)
-"""A run's id is made before it plans. It may begin to write up to this much later."""
+"""A run's id is made before it plans. It may begin to write up to this long after that."""
 KINDS = ("apply", "import", "branches", "sweep")
 """The first word of the commands that leave a record."""
 
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Selects runs of a ``repository`` (name or ``server/name``) that began at ``since`` or later and are of
-    these ``kinds``. Without a value, any."""
+    """Selects runs of a ``repository`` (name or ``server/name``) that began at ``since`` or later and have
+    one of these ``kinds``. A field without a value selects all runs."""
 
     repository: str | None = None
     since: datetime | None = None
@@ -138,7 +139,7 @@ ALL = RunFilter()
 
 
 def list_runs(state: StateReader, wanted: RunFilter = ALL, *, limit: int | None = None) -> Runs:
-    """The newest ``limit`` runs, or all."""
+    """Return the newest ``limit`` runs, or all."""
     runs: list[RunRecord] = []
     damaged = []
     for run_id in reversed(_run_ids(state)):
@@ -158,14 +159,14 @@ def list_runs(state: StateReader, wanted: RunFilter = ALL, *, limit: int | None 
 
 @dataclass(frozen=True)
 class RunSince:
-    """A run and the time in its id. ``record`` None: the record is damaged."""
+    """A run and the time in its id. ``record`` is None if the record is damaged."""
 
     began: datetime
     record: RunRecord | None
 
 
 def runs_since(state: StateReader, moment: datetime) -> list[RunSince]:
-    """The runs that began at a moment or later, newest first. Older ones are not read."""
+    """Return the runs that began at a moment or later, newest first. Older runs are not read."""
     runs = []
     for run_id in reversed(_run_ids(state)):
         began = began_at(run_id) or moment
@@ -179,8 +180,8 @@ def runs_since(state: StateReader, moment: datetime) -> list[RunSince]:
 
 
 def find_run(state: StateReader, name: str) -> RunRecord:
-    """The run with an id or a unique beginning of one, or the ``last``. Raises UsageError if there is none or
-    several, LakeplanError if its record is damaged."""
+    """Return the run with an id or a unique beginning of an id, or the ``last`` run. Raises UsageError if no
+    run or several runs match, and LakeplanError if the record is damaged."""
     ids = _run_ids(state)
     named = (
         ids[-1:] if name == LAST else [i for i in ids if i == name] or [i for i in ids if i.startswith(name)]
@@ -192,23 +193,21 @@ def find_run(state: StateReader, name: str) -> RunRecord:
 
 
 def find_change(state: StateReader, name: str) -> RunRecord:
-    """As ``find_run``, but ``last`` is the newest run that replaced something and so can be rolled back. A
-    damaged record is an error, because it may be that run's."""
+    """Like ``find_run``, but ``last`` is the newest run that replaced something, so that it can be rolled
+    back. A damaged record is an error, because it may be the record of that run."""
     if name != LAST:
         return find_run(state, name)
     for run_id in reversed(_run_ids(state)):
         run = _read(state, run_id)
         if any(step.replaced_any for step in run.steps):
             return run
-    raise UsageError(
-        "no run that replaced anything is recorded", hint="Run `lakeplan history` to list the runs."
-    )
+    raise UsageError("no recorded run replaced anything", hint="Run `lakeplan history` to list the runs.")
 
 
 def with_retried(state: StateReader, run: RunRecord) -> RunRecord:
-    """The run, completed with what earlier, interrupted runs of the same plan had replaced: where it found a
-    value already as planned, the value from before the first of them. Raises LakeplanError for a damaged
-    record in between, which may be one of them."""
+    """Return the run, completed with the values that earlier, interrupted runs of the same plan replaced:
+    where it found a value already as planned, the value from before the first of these runs. Raises
+    LakeplanError for a damaged record in between, which may belong to one of them."""
     whole = all(step.replaced and all(s.replaced for s in step.settings) for step in run.steps)
     if run.command != "apply" or not run.plan_digest or whole:
         return run
@@ -226,8 +225,8 @@ def with_retried(state: StateReader, run: RunRecord) -> RunRecord:
 
 
 def _retried(step: RunStep, earlier: RunStep) -> RunStep:
-    """A step with what an earlier run replaced. Runs are merged from the newest to the oldest: if both
-    replaced a value, the earlier one has what was there before."""
+    """Return a step with the values that an earlier run replaced. Runs are merged from the newest to the
+    oldest: if both replaced a value, the earlier run has the original value."""
     settings = {setting.kind: setting for setting in step.settings}
     for setting in earlier.settings:
         if setting.replaced and setting.kind in settings:
@@ -241,7 +240,7 @@ def _retried(step: RunStep, earlier: RunStep) -> RunStep:
 
 
 def began_at(run_id: str) -> datetime | None:
-    """The time that a run id begins with (UTC, to the second), if it begins with one."""
+    """Return the time at the beginning of a run id (UTC, to the second), or None if there is none."""
     try:
         return datetime.strptime(f"{run_id[: len('20260301T000000')]}Z", "%Y%m%dT%H%M%S%z")
     except ValueError:
@@ -249,7 +248,7 @@ def began_at(run_id: str) -> datetime | None:
 
 
 def _run_ids(state: StateReader) -> list[str]:
-    """All run ids, oldest first: each begins with its time."""
+    """Return all run ids, oldest first. Each begins with the time of the run."""
     keys = state.list_keys(_PREFIX)
     return sorted(k.removeprefix(_PREFIX).removesuffix(".json") for k in keys if k.endswith(".json"))
 
@@ -304,7 +303,7 @@ _FACTS = records.record(
 
 def _step(repository: str, values: Any) -> RunStep:
     settings = tuple(_setting(kind, values[kind.value]) for kind in SettingKind if kind.value in values)
-    # A run that wrote only policies has no status of GC rules.
+    # A run that wrote only policies has no status for GC rules.
     statuses = [s.status for s in settings] + ([str(values["status"])] if "status" in values else [])
     status = min(statuses, key=_WORST_FIRST.index) if settings else str(values["status"])
     message = str(values.get("message", "")) or next((s.message for s in settings if s.message), "")
@@ -417,7 +416,7 @@ class HistoryDocument(TypedDict):
 
 
 def history_document(runs: Sequence[RunRecord], damaged: Sequence[str] = ()) -> HistoryDocument:
-    """Runs as plain JSON data (``schemas/history.v1.json``)."""
+    """Return runs as plain JSON data (``schemas/history.v1.json``)."""
     return {"format": HISTORY_FORMAT, "runs": [_run(r) for r in runs], "damaged": list(damaged)}
 
 

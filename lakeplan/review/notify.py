@@ -15,7 +15,7 @@ from lakeplan.values.notify import Channel, ChannelKind, Event, Item, Message, N
 from lakeplan.values.records import utc_text
 
 TOTAL_SECONDS = 60.0
-"""For all notifications of one call together."""
+"""The time limit for all notifications of one call together."""
 ATTEMPT_SECONDS = 10.0
 TRIES = 3
 PAUSE_SECONDS = 1.0
@@ -23,8 +23,8 @@ PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Answer:
-    """A channel's answer. ``problem`` is empty if it accepted the message. ``maybe``: it may have accepted
-    the message although there is no answer. ``again``: sending the message again may help, after ``wait``
+    """A channel's answer. ``problem`` is empty if the channel accepted the message. If ``maybe``, it may have
+    accepted the message without answering. If ``again``, it may help to send the message again after ``wait``
     seconds."""
 
     problem: str = ""
@@ -40,7 +40,7 @@ class Post(Protocol):
 
 @dataclass(frozen=True)
 class Clocks:
-    """The clocks of notifications. ``now`` dates messages; the others bound the time that sending takes."""
+    """The clocks of notifications. ``now`` dates messages. The others limit the time that sending takes."""
 
     now: Callable[[], datetime]
     monotonic: Callable[[], float] = time.monotonic
@@ -50,7 +50,7 @@ class Clocks:
 @dataclass(frozen=True)
 class Notifier:
     """A ``Publisher`` over webhooks. ``payload`` formats a message for a kind of channel. ``link`` is the
-    address of the CI run, where there is one."""
+    address of the CI run, if there is one."""
 
     config: NotifyConfig
     post: Post
@@ -111,12 +111,12 @@ class Notifier:
 
     def _send(self, channel: Channel, payload: bytes, id: str, end: float) -> str:
         """Return why the channel did not accept a message, or "". A message that may have arrived is sent
-        again only if the receiver can recognize the second one by its id."""
+        again only if the recipient can recognize the duplicate by its id."""
         problem = ""
         for attempt in range(TRIES):
             left = end - self.clocks.monotonic()
             if left <= 0:
-                return problem or "there was no time left to send it"
+                return problem or "the time limit was reached before it was sent"
             answer = self.post(channel, payload, id, min(left, ATTEMPT_SECONDS))
             problem = answer.problem
             may_repeat = answer.again and (not answer.maybe or channel.kind is ChannelKind.JSON)
@@ -138,7 +138,8 @@ class Notifier:
 
 
 def _title(title: str, places: range, total: int) -> str:
-    """The title with the number of all items and, if there are several messages, which are in this one."""
+    """Return the title with the number of all items and, if there are several messages, the items in this
+    one."""
     if len(places) == total:
         return f"{title} ({total:,})"
     return f"{title} ({places[0] + 1:,} to {places[-1] + 1:,} of {total:,})"
@@ -147,5 +148,5 @@ def _title(title: str, places: range, total: int) -> str:
 def _no_channel(event: Event, owner: str | None) -> str:
     whose = f"of owner {owner!r}" if owner else "without an owner"
     return (
-        f"no channel accepts {event.value} for a repository {whose}: set `notify.default` or `notify.owners`"
+        f"no channel accepts {event.value} for a repository {whose}; set `notify.default` or `notify.owners`"
     )

@@ -33,13 +33,13 @@ class Outcome(str, Enum):
 GC = "gc"
 """The name of the GC rules among settings, besides the values of ``SettingKind``."""
 PINS = "pins"
-"""The setting of a result if pins changed and no rule of the tree did."""
+"""The setting of a result if pins changed but no rule of the tree changed."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """The final result for one setting. ``exit_code`` is 0, or that of an error, which may have come after
-    the write. ``setting`` is ``gc``, ``pins``, ``branch_lifecycle`` or ``object_lifecycle``."""
+    """The final result for one setting. ``exit_code`` is 0, or that of an error, which may have occurred
+    after the write. ``setting`` is ``gc``, ``pins``, ``branch_lifecycle`` or ``object_lifecycle``."""
 
     repository: str
     action: str
@@ -55,8 +55,8 @@ class Applied:
 @dataclass(frozen=True)
 class ApplyReport:
     """The report of an apply. ``elsewhere`` are repositories whose policies it does not write, because
-    ``branches run`` enforces them. ``note`` is what else people should know, or "". ``planned_again``: what
-    had changed on the servers if the plan was made again."""
+    ``branches run`` enforces them. ``note`` is anything else that people should know, or "".
+    ``planned_again`` lists what had changed on the servers if the plan was made again."""
 
     run_id: str
     results: tuple[Applied, ...]
@@ -94,9 +94,9 @@ class Run:
     """The identity of a run: who runs, when and where. It is recorded in the history and in leases. ``sleep``
     takes seconds.
 
-    ``tree_dirty``: the tree's files differ from ``tree_commit``; None if git does not know. ``tree_digest``
-    is the SHA-256 of its files. ``ci`` has the CI system's ``actor``, ``pull_request`` and ``run_url``.
-    ``approver`` has in ``by`` who approved the run, if that is known when it begins."""
+    ``tree_dirty`` says whether the tree's files differ from ``tree_commit``, or is None if git does not know.
+    ``tree_digest`` is the SHA-256 of its files. ``ci`` has the CI system's ``actor``, ``pull_request`` and
+    ``run_url``. ``approver["by"]`` is who approved the run, if that is known when the run begins."""
 
     run_id: str
     holder: Mapping[str, Any]
@@ -114,9 +114,9 @@ class Run:
 
 @dataclass(frozen=True)
 class PinSync:
-    """How to bring the pins of one repository up to date. ``retire``: the commits whose pins may be deleted;
-    None: all that nothing requires. ``config_hash``: the hash of the settings at the last apply, if this run
-    is not one; None: it is."""
+    """How to bring the pins of one repository up to date. ``retire`` has the commits whose pins may be
+    deleted, or is None for all pins that nothing requires. ``config_hash`` is the hash of the settings at the
+    last apply, or None if this run is an apply."""
 
     desired: DesiredRepository
     zone: tzinfo
@@ -126,31 +126,31 @@ class PinSync:
 
 @dataclass(frozen=True)
 class ApplyPorts:
-    """The dependencies of an apply. ``also_needs`` read further records of ``server/name`` for what follows
-    the apply, and raise LakeplanError for a damaged one."""
+    """The dependencies of an apply. ``also_needs`` read further records of ``server/name`` for the steps
+    after the apply, and raise LakeplanError for a damaged record."""
 
     connect: Callable[[str], WritableServer]
     state: StateWriter
     progress: Progress
     also_needs: tuple[Callable[[StateReader, str], object], ...] = ()
     tree: str = ""
-    """The tree's name, which is recorded on every repository; "": none is."""
+    """The tree's name, which is recorded on every repository, or "" to record none."""
     pins: Mapping[str, PinSync] = field(default_factory=dict)
     """By ``server/name``."""
     judge: Callable[[Plan], tuple[GateResult, ...]] | None = None
-    """Runs the tree's checks; None where they may not be run."""
+    """Runs the tree's checks, or None where they may not be run."""
 
 
 T = TypeVar("T")
 
 PAUSES = (0.5, 1.0, 2.0, 5.0)
-"""Seconds between two reads. Their sum exceeds the time for which lakeFS servers were measured to return the
-value from before a write (3 to 7.5 seconds)."""
+"""Seconds between two reads. Their sum exceeds the time for which lakeFS servers return the value from before
+a write (measured: 3 to 7.5 seconds)."""
 
 
 def read_back(read: Callable[[], T], is_expected: Callable[[T], bool], sleep: Callable[[float], None]) -> T:
-    """The first value read that is expected, or else the last one. A single stale answer or failed read
-    proves nothing. Raises the error of the last read if it failed and no expected value was read."""
+    """Return the first expected value that is read, or else the last value. A single stale answer or failed
+    read proves nothing. Raises the error of the last read if it failed and no expected value was read."""
     for pause in (*PAUSES, None):
         try:
             value = read()
@@ -167,8 +167,9 @@ def read_back(read: Callable[[], T], is_expected: Callable[[T], bool], sleep: Ca
 def open_journal(
     state: StateWriter, run: Run, command: str, *, approver: Mapping[str, str] | None = None, **facts: Any
 ) -> RunJournal:
-    """The history's record of a run, stored with its first step. ``approver`` has ``by`` and, if known,
-    ``at`` and ``reason``. Its default is the run's. ``facts`` are added to the record."""
+    """Return the history's record of a run, which is stored with its first step. ``approver`` has ``by`` and,
+    if known, ``at`` and ``reason``. The default is the approver of the run. ``facts`` are added to the
+    record."""
     head = {
         "run_id": run.run_id,
         "command": command,
@@ -184,7 +185,7 @@ def open_journal(
 
 
 def close_journal(journal: RunJournal, run: Run) -> str:
-    """Records the end of the run. Returns why it could not, or ""."""
+    """Records the end of the run. Returns why that failed, or ""."""
     journal.record["finished_at"] = run.now().isoformat()
     try:
         journal.save()
@@ -194,9 +195,9 @@ def close_journal(journal: RunJournal, run: Run) -> str:
 
 
 def note_step(journal: RunJournal, repository: str, **values: Any) -> str:
-    """Records the end of a repository. Returns why it could not, or ""."""
+    """Records the end of a repository. Returns why that failed, or ""."""
     try:
         journal.step(repository, **values)
     except LakeplanError as error:
-        return f"the end was not recorded in the history: {error}"
+        return f"the end of this step was not recorded in the history: {error}"
     return ""

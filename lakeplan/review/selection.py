@@ -20,8 +20,8 @@ from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds
 
 @dataclass(frozen=True)
 class Selection:
-    """Selects repositories by globs over ``name`` or ``server/name``, an owner and a server. Empty selects
-    all."""
+    """Selects repositories by globs over ``name`` or ``server/name``, an owner and a server. An empty
+    selection selects all."""
 
     targets: tuple[str, ...] = ()
     owner: str | None = None
@@ -38,12 +38,12 @@ class Selection:
         return not self.targets or any(names_repository(t, server, name) for t in self.targets)
 
     def takes_key(self, key: str) -> bool:
-        """Whether ``server/name`` is selected, regardless of its owner."""
+        """Return whether ``server/name`` is selected, regardless of its owner."""
         server, _, name = key.partition("/")
         return self.takes_named(server, name, self.owner)
 
     def may_take(self, glob: DesiredRepository) -> bool:
-        """Whether a repository that a glob names (``DesiredTree.globs``) may be selected."""
+        """Return whether a repository that a glob names (``DesiredTree.globs``) may be selected."""
         if self.server not in (None, glob.server) or self.owner not in (None, glob.owner):
             return False
         return not self.targets or any(_share(target, glob) for target in self.targets)
@@ -60,7 +60,7 @@ def _share(target: str, glob: DesiredRepository) -> bool:
 
 def lost_globs(tree: DesiredTree, server: str, selection: Selection) -> list[DesiredRepository]:
     """Globs that may name selected repositories on a server that cannot be listed. They are reported as
-    failed where nothing else of the server is: what was left out must not pass for inspected."""
+    failed if nothing else on the server is, so that omitted repositories do not pass for inspected ones."""
     return [glob for glob in tree.globs(server) if selection.may_take(glob)]
 
 
@@ -69,23 +69,23 @@ def failure_of(error: LakeplanError) -> Failure:
 
 
 RefsReader: TypeAlias = Callable[[], tuple[Refs, tuple[str, ...]]]
-"""Returns refs, and what could not be seen, in words (see ``read_all_refs``)."""
+"""Returns refs, and a description of what could not be read (see ``read_all_refs``)."""
 
 
 def read_graph(
     reader: LakeFSReader, repository: str, *, read_only: bool
 ) -> tuple[CommitGraph, tuple[str, ...]]:
-    """The commit graph, and what could not be seen, in words (see ``read_all_refs``)."""
+    """Return the commit graph, and a description of what could not be read (see ``read_all_refs``)."""
     refs, blind_to = read_all_refs(reader, repository, read_only=read_only)
     return CommitGraph.from_refs(refs), blind_to
 
 
 def read_all_refs(reader: LakeFSReader, repository: str, *, read_only: bool) -> tuple[Refs, tuple[str, ...]]:
-    """Commits, branches and tags, and what could not be seen, in words.
+    """Return commits, branches and tags, and a description of what could not be read.
 
-    A refs dump has everything, including dangling commits. Under load a HEAD can be missing from it and is
-    then fetched (lakefs/api.md). ``read_only`` requests no dump and reads the logs instead.
-    Raises ServerError, StorageError or FormatError.
+    A refs dump has everything, including dangling commits. Under load, a HEAD can be missing from the dump,
+    and is then fetched (lakefs/api.md). ``read_only`` requests no dump and reads the logs instead. Raises
+    ServerError, StorageError or FormatError.
     """
     if read_only:
         return _refs_from_logs(reader, repository), (DANGLING_UNSEEN,)
@@ -94,7 +94,7 @@ def read_all_refs(reader: LakeFSReader, repository: str, *, read_only: bool) -> 
 
 
 def read_dump(reader: LakeFSReader, repository: str, ids: RefsDumpIds, metadata: MetadataReader) -> Refs:
-    """The refs of a dump, completed with HEADs that it lacks. Raises like ``read_all_refs``."""
+    """Return the refs of a dump, completed with HEADs that it lacks. Raises like ``read_all_refs``."""
     return _with_missing_heads(reader, repository, read_refs(ids, metadata.read_metadata))
 
 
@@ -121,14 +121,14 @@ def _with_missing_heads(reader: LakeFSReader, repository: str, refs: Refs) -> Re
 
 
 def _on_branch(error: NotFound, refs: Refs, commit_id: str) -> LakeplanError:
-    """The error, with the branch whose HEAD the server does not find."""
+    """Return the error, with the branch whose HEAD the server does not find."""
     branch = next((branch.id for branch in refs.branches if branch.commit_id == commit_id), None)
     if branch is None or isinstance(error, RepositoryNotFound):
         return error
     return error.replaced(
         message=f"branch {branch} is at commit {commit_id[:12]}: {error.message}",
-        hint="If this does not change within ten minutes, delete the branch. lakeFS created it at a commit"
-        " that does not exist, and a collection by lakeFS would crash the server.",
+        hint="If this error persists for ten minutes, delete the branch. lakeFS created it at a commit that"
+        " does not exist, and a collection by lakeFS would crash the server.",
     )
 
 

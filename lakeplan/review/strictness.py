@@ -1,10 +1,11 @@
 """Which of two values of a setting is stricter, and how they combine.
 
-With the stricter value, lakeplan deletes less, or later, or inspects more first. ``plan --base`` lists what a
-change weakens and judges it by the stricter of both trees, and ``apply --sweep`` sweeps by those. ``sweep
-run`` uses the stricter of the settings at the approval and today, ``branches run`` of those in a reviewed
-plan and today. Blocks of settings declare their rules with their fields (``values/declare``); the others are
-here. ``tests/review/test_strictness.py`` lists every setting that needs no rule, with the reason.
+With the stricter value, lakeplan deletes less or later, or inspects more before it deletes. ``plan --base``
+lists what a change weakens and judges the change by the stricter values of both trees, which ``apply
+--sweep`` also uses. ``sweep run`` uses the stricter of the settings at the approval and today, and ``branches
+run`` the stricter of those in a reviewed plan and today. Blocks of settings declare their rules with their
+fields (``values/declare``). The other rules are here. ``tests/review/test_strictness.py`` lists every setting
+that needs no rule, with the reason.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ Block = TypeVar("Block")
 
 
 def all_holds(*several: Iterable[Hold]) -> tuple[Hold, ...]:
-    """All holds; of two on the same thing the one that ends later."""
+    """Return all holds. Of two holds on the same data, the one that ends later is returned."""
     by_name: dict[tuple[str, str], Hold] = {}
     for hold in (hold for holds in several for hold in holds):
         known = by_name.get((hold.kind, hold.name))
@@ -65,7 +66,7 @@ def all_holds(*several: Iterable[Hold]) -> tuple[Hold, ...]:
 
 
 def last_day(hold: Hold) -> date:
-    """The last day of a hold; ``date.max`` if it has no end."""
+    """Return the last day of a hold, or ``date.max`` if it has no end."""
     return hold.until if hold.until is not None else date.max
 
 
@@ -79,13 +80,13 @@ TREE = (
     Setting(
         "manages",
         "manages",
-        unordered("repositories that are left out are not managed, not reported, and lose their holds"),
+        unordered("excluded repositories are neither managed nor reported, and lose their holds"),
     ),
     Setting(
         "state.url",
         "state_url",
         unordered(
-            "the state records which repositories were applied; a gate refuses others that globs match"
+            "the state records which repositories were applied, and a gate refuses others that globs match"
         ),
     ),
     Setting(
@@ -93,36 +94,38 @@ TREE = (
         "notify",
         Rule(
             lambda then, now: now if then is None else then,
-            why="other people would get the notice before branches are deleted",
+            why="different people would get the notice before branches are deleted",
         ),
     ),
     Setting(
-        "name", "name", unordered("repositories that a tree of that name has claimed count as this one's")
+        "name",
+        "name",
+        unordered("repositories that a tree with the new name has claimed count as this tree's"),
     ),
-    Setting("approvers", "approvers", unordered("other people could approve marks by a comment")),
+    Setting("approvers", "approvers", unordered("different people could approve marks by a comment")),
 )
 SERVER = (
     Setting(
         "servers.branch_lifecycle.engine",
         "branch_lifecycle_engine",
-        unordered("each engine has its own rules for the deletion of branches"),
+        unordered("each engine has its own rules for deleting branches"),
     ),
     Setting(
         "servers.time_zone",
         "time_zone",
-        unordered("retention days end at another hour, so other commits may expire"),
+        unordered("retention days end at a different hour, so different commits may expire"),
     ),
 )
 
 
 def stricter(table: Iterable[Setting], then: Block, now: Block) -> Block:
-    """``now``, with the stricter of both values in every setting of the table."""
+    """Return ``now`` with the stricter of the two values for every setting in the table."""
     values = {s.field: s.rule.combine(getattr(then, s.field), getattr(now, s.field)) for s in table}
     return replace(now, **values)  # type: ignore[type-var]  # a block is a dataclass
 
 
 def weakened(table: Iterable[Setting], before: Block, after: Block) -> Iterator[tuple[Setting, Any, Any]]:
-    """Every setting that ``after`` has weaker than ``before``, with both values."""
+    """Yield every setting that is weaker in ``after`` than in ``before``, with both values."""
     for setting in table:
         old, new = getattr(before, setting.field), getattr(after, setting.field)
         if setting.rule.weakens(old, new):
@@ -144,9 +147,9 @@ def stricter_branch_settings(then: BranchSettings, now: BranchSettings) -> Branc
 def since_mark(
     marked: SweepSettings, tree_then: SweepSettings, tree_now: SweepSettings
 ) -> tuple[SweepSettings, tuple[Setting, ...]]:
-    """The settings for the sweep of a mark, and those that forbid it. ``marked`` are the settings of the
-    mark, which may come from a person's options: they stay as chosen unless the tree has been tightened
-    since. Limits are today's, because gates judge the mark by them."""
+    """Return the settings for the sweep of a mark, and the settings that forbid it. ``marked`` are the
+    settings of the mark, which may come from command-line options: they apply as chosen unless the tree has
+    become stricter since. Limits are today's, because gates judge the mark by them."""
     settings, refused = marked, []
     for setting in SWEEP:
         name, rule = setting.field, setting.rule
@@ -179,9 +182,9 @@ class Guards:
     max_retention_days: int = 36500
     unmanaged: Policy = "warn"
     checks: tuple[str, ...] = ()
-    """As people read them."""
+    """In the form that people read."""
     manages: str = "every repository"
-    """As people read it."""
+    """In the form that people read."""
     state_url: str | None = None
     notify: NotifyConfig | None = None
     name: str | None = None
@@ -191,7 +194,7 @@ class Guards:
 
 
 def held_to(plan: Plan, safety: Safety) -> Safety:
-    """A tree's limits for an apply of ``plan``: never weaker than those of its review."""
+    """Return a tree's limits for an apply of ``plan``, which are never weaker than those of its review."""
     return replace(
         safety,
         impact_tolerance_percent=lower_limit(plan.impact_tolerance_percent, safety.impact_tolerance_percent),
@@ -200,7 +203,7 @@ def held_to(plan: Plan, safety: Safety) -> Safety:
 
 
 def outside_bounds(desired: DesiredRepository, low: int, high: int) -> Iterator[tuple[Source, str, int]]:
-    """The place, path and days of every retention period outside ``low`` to ``high`` days."""
+    """Yield the place, path and days of every retention period outside ``low`` to ``high`` days."""
     if not isinstance(desired.gc, GcDesired):
         return
     if not low <= desired.gc.default_retention_days <= high:
@@ -211,7 +214,7 @@ def outside_bounds(desired: DesiredRepository, low: int, high: int) -> Iterator[
 
 
 def weakened_settings(base: Guards, head: Guards, today: date) -> tuple[WeakenedSetting, ...]:
-    """Every setting of the tree as a whole that ``head`` weakens, in a fixed order."""
+    """Return every setting of the whole tree that ``head`` weakens, in a fixed order."""
     changes = chain(weakened(SAFETY_REVIEWED, base.safety, head.safety), weakened(TREE, base, head))
     return tuple(
         WeakenedSetting(WHOLE_TREE, setting.path, *_shown(setting, before, after), _place(head, setting.path))
@@ -220,7 +223,7 @@ def weakened_settings(base: Guards, head: Guards, today: date) -> tuple[Weakened
 
 
 def _opened(base: Guards, head: Guards, today: date) -> Iterator[WeakenedSetting]:
-    """Overrides that allow more than those of the base. An expired one allows nothing."""
+    """Yield the overrides that allow more than those of the base. An expired override allows nothing."""
     for note in head.overrides:
         if note.expires < today:
             continue
@@ -243,7 +246,7 @@ def _opening(note: Override) -> str:
 
 
 def changed_server(base: ServerConfig, head: ServerConfig) -> Iterator[WeakenedSetting]:
-    """Changed settings of a server that decide what is deleted there."""
+    """Yield the changed settings of a server that decide what is deleted on it."""
     where = str(head.source) if head.source else ""
     for setting, before, after in weakened(SERVER, base, head):
         path = f"servers.{head.name}.{setting.path.removeprefix('servers.')}"
@@ -253,9 +256,9 @@ def changed_server(base: ServerConfig, head: ServerConfig) -> Iterator[WeakenedS
 def weakened_repository(
     base: DesiredRepository, head: DesiredRepository | None, today: date
 ) -> Iterator[WeakenedSetting]:
-    """Holds that are dropped or end sooner, except expired ones, and weaker settings of ``sweep``,
-    ``branch_lifecycle`` and ``pins``, and another owner if notices of deleted branches no longer reach the
-    base's. ``head`` is None if no entry names the repository any more."""
+    """Yield holds that are dropped or end sooner, except expired ones, weaker settings of ``sweep``,
+    ``branch_lifecycle`` and ``pins``, and a new owner if notices about branches no longer reach the old
+    owner. ``head`` is None if no entry names the repository now."""
     where = str(head.source) if head is not None and head.source else ""
     kept = {(hold.kind, hold.name): hold for hold in all_holds(head.holds if head is not None else ())}
     for hold in all_holds(base.holds):
@@ -266,7 +269,7 @@ def weakened_repository(
     if head is None:
         return
     if base.notice_channel and head.owner != base.owner and head.notice_channel != base.notice_channel:
-        # notices of deletions go elsewhere; a change of ``notify`` is listed once, for the whole tree
+        # Notices of deletions go elsewhere. A change of ``notify`` is listed once, for the whole tree.
         place = head.values.get("/owner")
         before, after = base.owner or ABSENT, head.owner or ABSENT
         yield WeakenedSetting(base.key, "owner", before, after, str(place) if place else where)
@@ -284,10 +287,11 @@ def weakened_repository(
 def weaker_later(
     base: DesiredRepository, head: DesiredRepository, changed: Collection[str], *, runs_policies: bool
 ) -> Iterator[WeakenedSetting]:
-    """What a plan does not show of branches and commits to come: patterns of ``gc.branches`` with fewer days
-    than at the base, unless they match a branch whose days the plan changes (``changed``); rules by which
-    fewer of the newest commits get pins; and policies that delete more or sooner. With ``runs_policies``,
-    lakeplan runs them; a plan shows every change of a server's."""
+    """Yield changes for future branches and commits that a plan does not show: patterns of ``gc.branches``
+    with fewer days than in the base tree, unless they match a branch whose days the plan changes
+    (``changed``), rules by which fewer of the newest commits get pins, and policies that delete more or
+    sooner. With ``runs_policies``, lakeplan itself runs the policies. For a server's policies, a plan shows
+    every change."""
     if isinstance(base.gc, GcDesired) and head.gc is not Cleared.CLEAR:
         yield from _weaker_rules(base.key, base.gc, head.gc, changed)
     old = base.branch_lifecycle.policies if isinstance(base.branch_lifecycle, PoliciesDesired) else ()
@@ -327,7 +331,7 @@ def _rule_text(rule: BranchRule) -> str:
 
 
 def _deletes_no_more(policy: BranchPolicy, other: BranchPolicy) -> bool:
-    """Whether ``other`` deletes every branch that ``policy`` deletes, and no later."""
+    """Return whether ``other`` deletes every branch that ``policy`` deletes, and not later."""
     limits = (
         (policy.max_age_seconds, other.max_age_seconds),
         (policy.max_idle_seconds, other.max_idle_seconds),
@@ -344,7 +348,7 @@ def _policy_text(policy: BranchPolicy) -> str:
 
 
 def guard_of(base: DesiredRepository, head: DesiredRepository) -> SweepGuard | None:
-    """Return the settings that a sweep of ``head`` must respect while the base is stricter, or None if it is
+    """Return the settings that a sweep of ``head`` must respect if the base is stricter, or None if it is
     not."""
     guard = SweepGuard(
         stricter_safety(base.safety, head.safety),
@@ -356,7 +360,7 @@ def guard_of(base: DesiredRepository, head: DesiredRepository) -> SweepGuard | N
 
 
 def held_to_guard(desired: DesiredRepository, guard: SweepGuard) -> DesiredRepository:
-    """The repository with the stricter of its own settings for sweeps and those of the guard."""
+    """Return the repository with the stricter of its own settings for sweeps and those of the guard."""
     return replace(
         desired,
         safety=stricter_safety(guard.safety, desired.safety),
@@ -370,7 +374,7 @@ def _hold_end(hold: Hold) -> str:
 
 
 def _shown(setting: Setting, before: Any, after: Any) -> tuple[str, str]:
-    """Both values of a setting as messages show them. Of a list only the missing items."""
+    """Return both values of a setting as messages show them. For a list, only the missing items are shown."""
     if isinstance(before, tuple):
         return ", ".join(item for item in before if item not in after), ABSENT
     return _figure(setting, before), _figure(setting, after)
@@ -392,6 +396,6 @@ def _figure(setting: Setting, value: Any) -> str:
 
 
 def _place(head: Guards, path: str) -> str:
-    """The place of a value, or of its block if the value was left out, or ""."""
+    """Return the place of a value, or of its block if the value is missing, or ""."""
     place = head.places.get(path) or head.places.get(path.partition(".")[0])
     return str(place) if place else ""

@@ -1,4 +1,4 @@
-"""Posts to webhooks. Their URLs are secrets: they come from the environment and are in no message."""
+"""Posts to webhooks. Their URLs are secrets, which come from the environment and never appear in messages."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class Webhooks:
         try:
             response = within(seconds, lambda: _post(url, payload, id, seconds))
         except (TooSlow, TooLarge):
-            return Answer("its response exceeded the limits", maybe=True, again=True)
+            return Answer("the response exceeded the limits", maybe=True, again=True)
         except requests.exceptions.SSLError:
             return Answer("TLS failed")
         except requests.RequestException as error:
             # The library's message contains the URL.
             if isinstance(error, _NOT_SENT) or _is_unconnected(error):
-                return Answer("no connection", again=True)
+                return Answer("the connection failed", again=True)
             return Answer(f"the request failed ({type(error).__name__})", maybe=True, again=True)
         return _judge(channel.kind, response)
 
 
 def url_of(channel: Channel, environ: Mapping[str, str]) -> Secret | Answer:
-    """The URL of a channel, or why there is none. http is accepted for this machine only."""
+    """The URL of a channel, or why there is none. Plain http is accepted only for this machine."""
     text = environ.get(channel.variable, "").strip()
     if not text:
         return Answer(f"{channel.variable} is not set")
@@ -75,27 +75,28 @@ def _post(url: Secret, payload: bytes, id: str, seconds: float) -> requests.Resp
 
 
 def _is_unconnected(error: requests.RequestException) -> bool:
-    """Whether no connection was made, so that nothing was sent."""
+    """Return whether no connection was made, so that nothing was sent."""
     reason = getattr(error.args[0], "reason", None) if error.args else None
     return isinstance(reason, NewConnectionError)
 
 
 def _judge(kind: ChannelKind, response: requests.Response) -> Answer:
-    """Whether the channel accepted the message. Its own text is untrusted and not repeated."""
+    """Return whether the channel accepted the message. The text of its response is untrusted and not
+    repeated."""
     status = response.status_code
     if status in (429, 503):
         return Answer(
-            f"it is overloaded (status {status})",
+            f"the webhook is overloaded (status {status})",
             again=True,
             wait=requested_wait(response, time.time()) or 0.0,
         )
     if 300 <= status < 400:
-        return Answer(f"it redirects (status {status}), which is not followed")
+        return Answer(f"the webhook redirects (status {status}), and lakeplan does not follow redirects")
     if not 200 <= status < 300:
-        return Answer(f"it returned status {status}", maybe=status >= 500, again=status >= 500)
+        return Answer(f"the webhook returned status {status}", maybe=status >= 500, again=status >= 500)
     answer = response.content[:500].decode("utf-8", "replace").strip().lower()
     if kind is ChannelKind.SLACK and answer not in ("", "ok") and '"ok":true' not in answer.replace(" ", ""):
-        return Answer("it did not return ok")
+        return Answer("the webhook did not return ok")
     if kind is ChannelKind.TEAMS and "fail" in answer:
-        return Answer("it reported a failure")
+        return Answer("the webhook reported a failure")
     return Answer()

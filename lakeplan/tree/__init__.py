@@ -1,3 +1,3 @@
-"""YAML of a tree becomes the desired configuration of repositories."""
+"""Turns the YAML of a tree into the desired configuration of repositories."""
 
 __all__ = ["editing", "files", "policy_tests", "schemas", "structure", "tree", "yaml"]

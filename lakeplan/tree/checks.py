@@ -31,7 +31,7 @@ def holds(document: Mapping[str, Any]) -> tuple[Hold, ...]:
 
 
 class SettingsCheck:
-    """Adds a problem for everything invalid in one profile, entry or file."""
+    """Adds a problem for everything that is invalid in one profile, entry or file."""
 
     def __init__(self, problems: Problems, bounds: Bounds) -> None:
         self._problems = problems
@@ -45,7 +45,7 @@ class SettingsCheck:
         for block in SERVER_BLOCKS:
             child = node.items.get(block)
             if text_of(child) == CLEAR and child is not None and not may_clear:
-                text = f"`{block}: clear` is allowed only in the entry of one exactly named repository"
+                text = f"`{block}: clear` is allowed only in an entry with the exact name of a repository"
                 self._problems.add(child.source, (*path, block), text)
         checks: dict[str, Callable[[Node, NodePath], None]] = {
             "gc": self.gc,
@@ -99,7 +99,7 @@ class SettingsCheck:
             for key in ("max_age", "max_idle_age", "max_inactivity_time"):
                 self._problems.parsed(item, key, here, parse_duration, None)
             if "max_idle_age" in item.items and "max_inactivity_time" in item.items:
-                text = "max_inactivity_time is another name for max_idle_age: write only one of them"
+                text = "max_inactivity_time is another name for max_idle_age; write only one of them"
                 self._problems.add(item.where("max_inactivity_time"), here, text)
             self._removal(item, here, ("id",))
             self._once(places, "id", item, here)
@@ -159,7 +159,7 @@ class SettingsCheck:
             return
         low, high = self._bounds.min_retention_days, self._bounds.max_retention_days
         if not low <= value <= high:
-            text = f"{value} days is outside the tree's bounds, {low} to {high}"
+            text = f"{value} is outside the bounds of the tree, {low} to {high} days"
             self._problems.add(child.source, (*path, key), text)
 
     def _branch_name(self, node: Node, path: NodePath) -> None:
@@ -167,7 +167,7 @@ class SettingsCheck:
         if name is None or BRANCH_NAMES.allows(name):
             return
         if is_glob(name):
-            text = f"{name!r} is not a branch name: write a glob as `pattern: {name}`"
+            text = f"{name!r} is not a branch name; write a glob as `pattern: {name}`"
         else:
             text = f"{name!r} is not a valid branch name (letters, digits, _ and -, but not - first)"
         self._problems.add(node.source, path, text)
@@ -194,9 +194,7 @@ class SettingsCheck:
         self, node: MapNode, path: NodePath, key: str, *, allowed: AbstractSet[str] = frozenset()
     ) -> None:
         if key in node.items and node.items.keys() - allowed - {key}:
-            text = (
-                f"`{key}` must be the only key: move the other keys into the file, or the file's rules here"
-            )
+            text = f"`{key}` must be the only key; move the other keys into the file, or its rules here"
             self._problems.add(node.where(key), (*path, key), text)
 
     def _removal(
@@ -206,7 +204,7 @@ class SettingsCheck:
             extra = [key for key in item.items if key != "remove" and key not in identities]
             if extra:
                 text = (
-                    "an item with `remove: true` can have no other settings, but this one has"
+                    "an item with `remove: true` cannot have other settings, but this item has"
                     f" {', '.join(extra)}"
                 )
                 self._problems.add(item.where("remove"), path, text)
@@ -228,7 +226,7 @@ class SettingsCheck:
 
 
 def text_of(node: Node | None) -> str | None:
-    """Return the text of a scalar, or None if it is not text."""
+    """Return the text of a scalar, or None if the node is not text."""
     return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else None
 
 

@@ -37,7 +37,8 @@ from lakeplan.values.sweep import OFFICIAL_ENGINE, unknown_to_official
 from lakeplan.values.urls import BadUrl, parse_web_url
 
 _MOST_GLOBS = 10
-"""The most globs that an example name may avoid, because more take long. A plan finds what is missed here."""
+"""The maximum number of globs that an example name may avoid, because more take too long. A plan finds
+anything that is missed here."""
 
 
 def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str]:
@@ -54,10 +55,10 @@ def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str
         if cycle and name not in cyclic:
             names = [name, *(str(v.value) for v in cycle)]
             cyclic.update(names)
-            text = f"the profiles use each other in a circle: {' → '.join(names)}"
+            text = f"these profiles use each other in a cycle: {' → '.join(names)}"
             problems.add(cycle[0].source, ("profiles", name, "use"), text)
     for name in deep if not cyclic else ():
-        text = f"more than {MAX_PROFILE_DEPTH} profiles build on each other"
+        text = f"more than {MAX_PROFILE_DEPTH} profiles form a chain of `use`"
         problems.add(profiles[name].use[0].source, ("profiles", name, "use"), text)
     return bad | set(deep)
 
@@ -70,17 +71,17 @@ def _missing(use: Iterable[Value], profiles: Mapping[str, Layer], path: NodePath
             continue
         is_missing = True
         hint = suggestion(name, profiles) if profiles else "the tree has no profiles"
-        problems.add(value.source, (*path, index), f"there is no profile {name!r}: {hint}")
+        problems.add(value.source, (*path, index), f"there is no profile {name!r}; {hint}")
     return is_missing
 
 
 def check_duplicates(entries: Iterable[Entry], problems: Problems) -> list[Entry]:
-    """Return the first entry of each name. Every further one is a problem that names both places."""
+    """Return the first entry for each name. Every further entry is a problem that names both places."""
     first: dict[tuple[str, str], Entry] = {}
     for entry in entries:
         known = first.setdefault((entry.server, entry.name), entry)
         if known is not entry:
-            text = f"{entry.server}/{entry.name} has two entries: the other is at {known.source}"
+            text = f"{entry.server}/{entry.name} has two entries; the other is at {known.source}"
             problems.add(entry.source, ("repositories", entry.key), text)
     return list(first.values())
 
@@ -90,7 +91,7 @@ def check_managed(entries: Iterable[Entry], directory: Directory, problems: Prob
     for entry in entries:
         if not entry.is_glob and not directory.may_manage(entry.server, entry.name):
             text = (
-                f"{entry.server}/{entry.name} is outside `manages`: add it there, or move the entry to the"
+                f"{entry.server}/{entry.name} is outside `manages`; add it there, or move the entry to the"
                 " tree that manages it"
             )
             problems.add(entry.source, ("repositories", entry.key), text)
@@ -99,8 +100,8 @@ def check_managed(entries: Iterable[Entry], directory: Directory, problems: Prob
 def check_names_of_servers(
     entries: Iterable[Entry], directory: Directory, servers: Mapping[str, ServerConfig], problems: Problems
 ) -> None:
-    """Check that no repository has entries under two names of one server. Each command would use one of them,
-    and could delete what the other one holds."""
+    """Check that no repository has entries under two names of the same server. Each command would use only
+    one of them, and could delete data that the other one holds."""
     budget = Budget()
     of_server: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -117,7 +118,7 @@ def check_names_of_servers(
             if clash is not None:
                 text = (
                     f"{one} and {other} are names of the same server, and {clash[0].key!r} at"
-                    f" {clash[0].source} names the repository {clash[1]!r} too: keep only one of the two"
+                    f" {clash[0].source} names the repository {clash[1]!r} too; keep only one of the two"
                     " entries"
                 )
                 problems.add(entry.source, ("repositories", entry.key), text)
@@ -127,14 +128,14 @@ def _address(server: ServerConfig) -> str:
     try:
         return parse_web_url(server.endpoint_url).url.removesuffix("/api/v1")
     except BadUrl:
-        return server.name  # which is already a problem
+        return server.name  # this is already a problem
 
 
 def _also_named(
     entry: Entry, server: str, theirs: Iterable[Entry], directory: Directory, budget: Budget
 ) -> tuple[Entry, str] | None:
     """Return the entry of another server name for the same repository, and the repository. Of two overlapping
-    globs, only the first has a problem."""
+    globs, only the first is a problem."""
     if not entry.is_glob:
         budget.spend(1 + len(directory.globs(server)))
         naming = directory.naming(server, entry.name)
@@ -186,8 +187,8 @@ def check_entries(
 
 def too_many_values() -> str:
     return (
-        f"with the values from globs and profiles, the repositories have more than"
-        f" {limits.RESOLVED_VALUES:,} values: name fewer of them, or give them fewer rules"
+        f"including the values from globs and profiles, the repositories have more than"
+        f" {limits.RESOLVED_VALUES:,} values; name fewer repositories, or give them fewer rules"
     )
 
 
@@ -209,7 +210,7 @@ def _check_engine(entry: Entry, merged: Merged, engine: str, problems: Problems)
 
 
 def _check_official(entry: Entry, merged: Merged, problems: Problems) -> None:
-    """Check for settings that lakeFS's own collector does not support. A mark refuses the rest (protected
+    """Check for settings that lakeFS's own collector does not support. A mark checks the rest (protected
     tags, objects at risk)."""
     engine = merged.values.get(("sweep", "engine"))
     if engine is None or engine.value != OFFICIAL_ENGINE:
@@ -223,15 +224,14 @@ def _check_official(entry: Entry, merged: Merged, problems: Problems) -> None:
             problems.add(value.source, ("repositories", entry.key, "sweep", key), text)
     if "holds" in merged.blocks and to_document(merged)[0].get("holds"):
         text = (
-            f"sweep.engine {OFFICIAL_ENGINE} does not support holds and would delete what they keep; use"
-            " builtin"
+            f"sweep.engine {OFFICIAL_ENGINE} does not support holds and would delete held data; use builtin"
         )
         problems.add(engine.source, ("repositories", entry.key, "sweep", "engine"), text)
 
 
 def _example(entry: Entry, directory: Directory, budget: Budget) -> str | None:
-    """Return a name that a glob matches, and, if possible, no other glob that does not match all of its
-    names: other names would lack the settings of such a glob."""
+    """Return a name that a glob matches. If possible, no other glob matches it that does not match all names
+    of this glob, because other names would lack the settings of such a glob."""
     budget.spend(len(directory.globs(entry.server)))
     others = [
         e.name
@@ -256,7 +256,8 @@ def _rank(entry: Entry) -> tuple[str, tuple[int, int, int, int]]:
 def _check_resolved(entry: Entry, naming: Naming, directory: Directory, problems: Problems) -> Merged:
     path: NodePath = ("repositories", entry.key)
     if entry.is_glob:
-        # More specific globs that match the example name are omitted, because other names lack them.
+        # More specific globs that match the example name are omitted, because other names lack their
+        # settings.
         rank = specificity(entry.name)
         weaker = tuple(e for e in naming.globs if specificity(e.name) <= rank)
         merged = directory.merged(Naming(weaker, None))
@@ -266,7 +267,7 @@ def _check_resolved(entry: Entry, naming: Naming, directory: Directory, problems
     check_complete(merged, path, problems)
     for where, value in merged.idle_removals:
         if entry.layer.values.get(where) is value:
-            text = f"nothing inherited is called {show_path(where)}, so there is nothing to remove"
+            text = f"no inherited item is called {show_path(where)}, so there is nothing to remove"
             problems.add(value.source, path, text)
     return merged
 
@@ -283,8 +284,9 @@ def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Proble
         example = witness([one.name, other.name], [], REPOSITORY_NAMES, budget)
         if example:
             text = (
-                f"{one.key!r} and {other.key!r} are equally specific and use different profiles; both match"
-                f" {example!r}: make one of them use the profiles of both"
+                f"{one.key!r} and {other.key!r} are equally specific and use different profiles, and both"
+                " match"
+                f" {example!r}; let one of them use the profiles of both"
             )
             problems.add(other.layer.use[0].source, ("repositories", other.key, "use"), text)
     rank = specificity(one.name)

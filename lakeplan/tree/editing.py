@@ -1,4 +1,4 @@
-"""Edits the YAML text of a tree, and keeps its comments and order."""
+"""Edits the YAML text of a tree without changing its comments and order."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _repositories(text: str) -> yaml.Node | None:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        raise LakeplanError("the file is no longer YAML", detail=str(error)) from None
+        raise LakeplanError("the file is no longer valid YAML", detail=str(error)) from None
     if not isinstance(root, yaml.MappingNode):
         return None
     return next((value for key, value in root.value if key.value == "repositories"), None)
@@ -141,7 +141,7 @@ def _repositories(text: str) -> yaml.Node | None:
 
 def _end(node: yaml.Node) -> int:
     """Return the end of a value. The end mark of a block is at the next token, after comments that belong to
-    what follows."""
+    the text that follows."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(last[1] if isinstance(last, tuple) else last)
@@ -153,7 +153,8 @@ def _indented(lines: list[str], column: int) -> str:
 
 
 def replace_number(text: str, line: int, column: int, number: int) -> str | None:
-    """Return the text with another whole number at a place (from 1). None if no number is there."""
+    """Return the text with the whole number at a place (from 1) replaced. None if there is no number at that
+    place."""
     at = _offset(text, line, column)
     match = _NUMBER.match(text, at) if at is not None else None
     if at is None or match is None:
@@ -212,7 +213,7 @@ def put_setting(
     if positions:
         return _put_values(text, (entry, kind, positions[0]), _fields(old), _fields(new))
     if old is not None and old.id is None:
-        return None  # only an id overrides what is inherited
+        return None  # only an item with an id overrides an inherited one
     item = _item(new) if new is not None else f"{{id: {quoted(str(old.id if old else ''))}, remove: true}}"
     return _put_item(text, entry, kind.value, kind.items_key, item)
 
@@ -288,7 +289,7 @@ def _list_of(node: yaml.MappingNode | None, key: str) -> yaml.SequenceNode | Non
 def _drop(
     text: str, block: yaml.MappingNode | None, items: yaml.SequenceNode | None, index: int
 ) -> str | None:
-    """Return the text without an item of a list. Without its last item, the list's key is removed too."""
+    """Return the text without an item of a list. If the list becomes empty, its key is removed too."""
     if block is None or items is None:
         return None
     if len(items.value) == 1:
@@ -370,7 +371,7 @@ def _cut(text: str, node: yaml.MappingNode, key: yaml.Node, value: yaml.Node) ->
 
 
 def _cut_lines(text: str, start: int, end: int) -> str | None:
-    """Return the text without whole lines. None if they have anything else."""
+    """Return the text without complete lines. None if these lines have any other text."""
     begin = max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
     stop = _LINE_ENDS.search(text, end)
     rest = text[end : stop.start() if stop is not None else len(text)].strip()

@@ -1,4 +1,4 @@
-"""Reads the files of a tree, and nothing outside it by ``..``, an absolute path or a link."""
+"""Reads the files of a tree, and nothing outside it through ``..``, an absolute path or a link."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _NOT_OURS = frozenset({".git", ".lakeplan"})
 
 
 class TreeFiles:
-    """The files of a tree, by their relative paths with ``/`` between parts. Each is parsed once. ``edited``
-    has texts, by real path, that are read instead of the files."""
+    """The files of a tree, by their relative paths with ``/`` between parts. Each file is parsed once.
+    ``edited`` has texts, by real path, that are read instead of the files."""
 
     def __init__(self, root: Path, problems: Problems, edited: Mapping[Path, str] | None = None) -> None:
         self.root = root
@@ -37,11 +37,11 @@ class TreeFiles:
         self.digests: dict[str, str] = {}
         """SHA-256 (hex) of every file that was read."""
         self.lost: dict[str, set[NodePath]] = {}
-        """Paths, by file, where the YAML reader found problems, so that values may be missing."""
+        """Paths, by file, at which the YAML reader found problems, so that values may be missing."""
 
     def parse(self, file: str, at: Source, path: NodePath) -> Node | None:
-        """Return the document of a file. One that does not exist or is not text is a problem at the place
-        that names it."""
+        """Return the document of a file. If the file does not exist or is not text, this is a problem at the
+        place that names it."""
         if file in self._parsed:
             return self._parsed[file]
         before = len(self._problems)
@@ -71,7 +71,9 @@ class TreeFiles:
         data = read_file(real, limits.TREE_FILE_BYTES) if text is None else text.encode()
         self._bytes_read += len(data)
         if self._bytes_read > limits.TREE_BYTES:
-            raise TooLarge(f"the files of the tree are larger than {limits.size_text(limits.TREE_BYTES)}")
+            raise TooLarge(
+                f"the files of the tree are larger than {limits.size_text(limits.TREE_BYTES)} in total"
+            )
         self.digests[file] = hashlib.sha256(data).hexdigest()
         return data
 
@@ -91,12 +93,12 @@ class TreeFiles:
             before = data[: error.start]
             line = before.count(b"\n") + 1
             column = len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1
-            self._problems.add(Source(file, line, column), (), "this is not UTF-8 text")
+            self._problems.add(Source(file, line, column), (), "the file is not UTF-8 text")
             return None
 
     def resolve(self, file: str, reference: str, at: Source, path: NodePath) -> str | None:
-        """Return a file that is named relative to another one; None, with a problem, if it is outside the
-        tree."""
+        """Return a file that is named relative to another file. Return None and add a problem if it is
+        outside the tree."""
         if why := _why_outside(reference, allow_up=True):
             self._problems.add(at, path, why)
             return None
@@ -150,7 +152,7 @@ class TreeFiles:
         done.add((folder, len(parts)))
         head, rest = parts[0], parts[1:]
         if folder and not self.is_inside(folder):
-            # Yielded, so that it becomes a problem, and not read.
+            # It is yielded, so that it becomes a problem, but not read.
             yield folder
             return
         if head == "**":
@@ -180,7 +182,8 @@ class TreeFiles:
 
 
 def _folded(parts: list[str]) -> list[str]:
-    """Return the parts with several ``**`` in a row as one, because each would read all folders again."""
+    """Return the parts with several ``**`` in a row reduced to one, because each would read all folders
+    again."""
     return [part for n, part in enumerate(parts) if part != "**" or parts[n - 1 : n] != ["**"]]
 
 
@@ -188,9 +191,9 @@ def _why_outside(path: str, *, allow_up: bool) -> str | None:
     if "\0" in path:
         return "a path cannot contain a NUL character"
     if os.path.isabs(path) or path.startswith(("/", "\\", "~")) or ":" in path.split("/")[0]:
-        return f"{path!r} is an absolute path: write it relative to this file, inside the tree"
+        return f"{path!r} is an absolute path; write a path relative to this file, inside the tree"
     if not allow_up and ".." in path.split("/"):
-        return f"{path!r} leaves the tree: .. is not allowed here"
+        return f"{path!r} may lead out of the tree; .. is not allowed here"
     return None
 
 
@@ -205,7 +208,7 @@ def relative_folder(url: str) -> str | None:
 
 
 def why_no_state(url: str) -> str | None:
-    """Return what is wrong with a URL of state, without repeating it, or None if nothing is."""
+    """Return what is wrong with the URL of a state, without repeating it, or None if it is valid."""
     relative = relative_folder(url)
     try:
         if relative is not None:

@@ -18,14 +18,15 @@ from lakeplan.values.settings import BRANCH_SETTINGS
 from lakeplan.values.sweep import SWEEP
 
 SERVER_BLOCKS = ("gc", "branch_lifecycle", "object_lifecycle")
-"""Blocks with settings of a server, which can be cleared."""
+"""Blocks of server settings, which can be cleared."""
 BLOCKS = (*SERVER_BLOCKS, "holds", "sweep", "pins")
 CLEAR = "clear"
 POLICIES_BLOCK = "branch_lifecycle"
 RUN_SETTINGS = frozenset(setting.key for setting in BRANCH_SETTINGS)
 """Keys of ``branch_lifecycle`` besides its policies. They are merged separately and cannot be cleared."""
 _ADDED_UP = {setting.path for setting in (*BRANCH_SETTINGS, *SWEEP, *PINS) if setting.rule is ALL_OF_BOTH}
-"""Lists that have the items of all layers, so that no layer drops what another keeps from deletion."""
+"""Lists that combine the items of all layers, so that no layer drops an item by which another layer prevents
+deletions."""
 CLEARED = {block: (block,) for block in SERVER_BLOCKS} | {POLICIES_BLOCK: (POLICIES_BLOCK, "policies")}
 """The path of the word ``clear``, by block."""
 
@@ -58,7 +59,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Layer:
-    """The settings of one profile or entry. ``blocks`` has the place of each block, also of empty ones."""
+    """The settings of one profile or entry. ``blocks`` has the place of each block, including empty ones."""
 
     label: str
     source: Source
@@ -68,7 +69,7 @@ class Layer:
 
 
 LoadFile = Callable[[str, ScalarNode], MapNode | None]
-"""Returns the map in the file that a block's ``file`` key names; None if it cannot be read, which is a
+"""Returns the map in the file that a block's ``file`` key names, or None if it cannot be read, which is a
 problem."""
 
 LISTS: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -150,8 +151,8 @@ def _flatten_items(
 
 
 def _identity(item: MapNode, identities: tuple[str, ...]) -> Item:
-    """Return what names an item. An item without a name, such as a policy without an id, is named by its
-    content."""
+    """Return the identity of an item. An item without a name, such as a policy without an id, is identified
+    by its content."""
     for by in identities:
         node = item.items.get(by)
         if isinstance(node, ScalarNode) and isinstance(node.value, str):
@@ -202,7 +203,7 @@ def disagreements(one: Layer, other: Layer) -> Iterator[Conflict]:
 
 
 def touches(layer: Layer, path: FlatPath) -> bool:
-    """Return whether a layer decides a path, by a value for it or by removing what contains it."""
+    """Return whether a layer decides a path, by a value for it or by removing an item that contains it."""
     return path in layer.values or any(is_under(path, p) for p in layer.values if len(p) < len(path))
 
 
@@ -244,7 +245,7 @@ def _apply(layer: Layer, values: dict[FlatPath, Value], idle: list[tuple[FlatPat
     for path, value in layer.values.items():
         for cleared in CLEARED.values():
             if len(path) > len(cleared) and is_under(path, cleared):
-                values.pop(cleared, None)  # --set may give a value to what an entry clears
+                values.pop(cleared, None)  # --set may give a value to a block that an entry clears
         if _drops(path, value):
             below = [p for p in values if is_under(p, path)]
             for p in below:
@@ -272,7 +273,9 @@ def to_document(merged: Merged) -> tuple[dict[str, Any], dict[str, Source]]:
     sources: dict[str, Source] = {}
     document = _plain(tree, "", sources)
     assert isinstance(document, dict)
-    if document.get(POLICIES_BLOCK) == {"policies": CLEAR}:  # as it is written, where nothing is beside it
+    if document.get(POLICIES_BLOCK) == {
+        "policies": CLEAR
+    }:  # as a tree writes it if the block has no other keys
         document[POLICIES_BLOCK] = CLEAR
         sources[f"/{POLICIES_BLOCK}"] = sources.pop(f"/{POLICIES_BLOCK}/policies")
     return document, sources
@@ -297,12 +300,12 @@ def _escape(part: str) -> str:
 
 
 MAX_PROFILE_DEPTH = 20
-"""The most profiles in a chain in which each uses the next."""
+"""The maximum number of profiles in a chain in which each uses the next."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of ``repositories``. One that is ``broken`` already has problems and is not resolved."""
+    """An entry of ``repositories``. A ``broken`` entry already has problems and is not resolved."""
 
     key: str
     server: str
@@ -398,8 +401,9 @@ class Directory:
         return merge(groups)
 
     def profile_layers(self, entries: Iterable[Entry]) -> list[Layer]:
-        """Return the profiles of all entries in their order. One that is named several times counts at the
-        last place. Profiles that others use come before these, once. Unknown names are omitted."""
+        """Return the profiles of all entries in their order. A profile that is named several times counts at
+        its last place. Profiles that others use come before those, and only once. Unknown names are
+        omitted."""
         named: dict[str, None] = {}
         for entry in entries:
             for value in entry.layer.use:
@@ -435,8 +439,8 @@ def find_cycle(profiles: Mapping[str, Layer], start: str) -> list[Value] | None:
 
 
 def profile_depths(profiles: Mapping[str, Layer]) -> dict[str, int]:
-    """Return the length of the longest chain of used profiles of each profile. It ends above the allowed
-    length, so that cycles end too."""
+    """Return the length of the longest chain of used profiles of each profile. Counting stops above the
+    allowed length, so that cycles end too."""
     depths = dict.fromkeys(profiles, 0)
     for _ in range(MAX_PROFILE_DEPTH + 2):
         before = dict(depths)

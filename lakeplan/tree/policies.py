@@ -46,7 +46,7 @@ def _object_rules(block: Any, sources: Mapping[str, Source]) -> ObjectRulesSetti
         return None
     if block == CLEAR:
         return Cleared.CLEAR
-    # The keys of an item are the fields of a rule.
+    # The keys of an item are the names of a rule's fields.
     rules = tuple(ObjectRule(**{**item, "branches": tuple(item["branches"])}) for item in block["rules"])
     places = [sources[f"/object_lifecycle/rules/{n}/expire_after_days"] for n in range(len(rules))]
     return ObjectRulesDesired(rules, min(places))
@@ -80,7 +80,7 @@ def why_no_engine(server: str, engine: str) -> str | None:
     if engine != "none":
         return None
     return (
-        f"nothing would enforce this because servers.{server}.branch_lifecycle.engine is none: set it to "
+        f"nothing would enforce this because servers.{server}.branch_lifecycle.engine is none; set it to "
         "server (lakeFS Enterprise deletes the branches) or lakeplan (`lakeplan branches run` does)"
     )
 
@@ -92,15 +92,15 @@ def why_ambiguous(pattern: str) -> str | None:
         return None
     safe = ", ".join(f'"{spelling}"' for spelling in safe_spellings(pattern))
     write = f"write {safe}" if safe else "write several simpler patterns"
-    return f"lakeFS servers disagree about what {part} in the pattern {pattern!r} means: {write}"
+    return f"lakeFS servers disagree about the meaning of {part} in the pattern {pattern!r}; {write}"
 
 
 def why_deletes_pins(pattern: str) -> str | None:
-    """Return why a pattern must not be in a repository with pins and ``engine: server``, or None."""
+    """Return why a repository with pins and ``engine: server`` must not have a pattern, or None."""
     if not share_a_name(pattern, ANY_PIN, BRANCH_NAMES):
         return None
     return (
-        f"the pattern {pattern!r} matches pins ({PREFIX}*), so the server would delete them: write patterns"
+        f"the pattern {pattern!r} matches pins ({PREFIX}*), so the server would delete them; write patterns"
         " that exclude pins"
     )
 
@@ -162,10 +162,10 @@ def check_complete(merged: Merged, path: NodePath, problems: Problems) -> None:
 def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
     values = merged.values
     if "gc" in merged.blocks and ("gc",) not in values and ("gc", "default_retention_days") not in values:
-        text = "gc resolves without default_retention_days, which lakeFS rules require"
+        text = "gc has no default_retention_days after merging, but lakeFS rules require it"
         yield merged.blocks["gc"], text, ("gc",)
     if "pins" in merged.blocks and ("gc", "default_retention_days") not in values and _asks_for_pins(values):
-        text = "pins need GC rules that the tree manages, because each pin has a rule; add gc"
+        text = "pins require GC rules that the tree manages, because each pin has a rule; add a `gc` block"
         yield merged.blocks["pins"], text, ("pins",)
     for block, key, needs in (
         ("branch_lifecycle", "policies", ("patterns",)),
@@ -176,7 +176,7 @@ def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
             if path[:2] == (block, key) and len(path) == 4 and isinstance(path[2], Item):
                 items.setdefault(path[2], {})[str(path[3])] = value.source
         if block in merged.blocks and CLEARED[block] not in values and not items:
-            text = f"{block} resolves without {key}: write `clear` to remove what the server has"
+            text = f"{block} has no {key} after merging; to remove those on the server, write `clear`"
             yield merged.blocks[block], text, (block,)
         for item, fields in items.items():
             at = next(iter(fields.values()))

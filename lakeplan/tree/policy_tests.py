@@ -59,13 +59,13 @@ def read_tests(files: Iterable[Path], root: Path) -> list[PolicyTest]:
 
 def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
     try:
-        # A file in the tree may be a stranger's link. One outside the tree is the user's.
+        # A file in the tree may be a link by a stranger. A file outside the tree is the user's.
         folder = root if root.absolute() in file.absolute().parents else file.parent
         text = read_inside(folder, file, TREE_FILE_BYTES).decode("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = str(error) if isinstance(error, OutsideFolder) else why_unreadable(error)
         raise UsageError(
-            f"cannot read the tests: {reason}", where=str(file), hint="Give a test file."
+            f"cannot read the tests: {reason}", where=str(file), hint="Name a test file."
         ) from None
     try:
         name = file.resolve().relative_to(root.resolve()).as_posix()
@@ -101,7 +101,7 @@ def _tests_of(root: MapNode, problems: Problems, budget: _DrawingBudget) -> Iter
         before = len(problems)
         test = _Reader(node, path, problems, budget).read()
         if test.name in places:
-            text = f"the name appears twice: first on line {places[test.name].line}"
+            text = f"the name appears twice; the first is on line {places[test.name].line}"
             problems.add(node.source, (*path, "name"), text)
         places.setdefault(test.name, node.source)
         if len(problems) == before:
@@ -208,7 +208,7 @@ class _Reader:
                 for item in _items(expected.get(f"{kind}s")):
                     yield Expected(kind, _text(item), fate, item.source)
         if not any(self._node.items.get(key) for key in (*FATES, "days")):
-            self._add(self._node.source, (), "this test expects nothing: add survives, goes or days")
+            self._add(self._node.source, (), "this test expects nothing; add survives, goes or days")
 
     def _check_names(self, drawing: Drawing) -> None:
         for commit in drawing.commits.values():
@@ -218,18 +218,22 @@ class _Reader:
                     self._add(commit.source, ("commits", commit.name, "parents"), text)
         for branch in drawing.staged:
             if branch not in drawing.branches:
-                self._add(self._node.where("staged"), ("staged", branch), "there is no such branch")
+                self._add(
+                    self._node.where("staged"),
+                    ("staged", branch),
+                    f"there is no branch {branch!r} in this test",
+                )
         for name in sorted(set(drawing.branches) & set(drawing.tags)):
-            self._add(self._node.where("tags"), ("tags", name), f"{name!r} is a branch too")
+            self._add(self._node.where("tags"), ("tags", name), f"{name!r} is also a branch")
         for name in sorted((set(drawing.branches) | set(drawing.tags)) & set(drawing.commits)):
-            self._add(self._node.where("commits"), ("commits", name), f"{name!r} is a branch or tag too")
+            self._add(self._node.where("commits"), ("commits", name), f"{name!r} is also a branch or tag")
 
     def _check_history(self, drawing: Drawing, expected: tuple[Expected, ...]) -> None:
-        """Check what needs a drawing without problems."""
+        """Check everything that requires a drawing without problems."""
         if len(self._problems) > self._before:
             return
         if not self._budget.add(drawing, expected):
-            text = "the tests are too large: draw fewer commits, branches, tags or objects"
+            text = "the tests are too large; draw fewer commits, branches, tags or objects"
             self._add(self._node.source, (), text)
             return
         try:
@@ -245,7 +249,7 @@ class _Reader:
                 text = f"there is no commit, branch or tag {one.ref!r} in this test"
                 self._add(one.source, (one.fate, "commits"), text)
             if one.kind == "object" and not contents.versions(drawing, one.ref):
-                text = f"{one.ref!r} names no object of this test: write path@REF, or only a path"
+                text = f"{one.ref!r} names no object in this test; write PATH@REF, or only PATH"
                 self._add(one.source, (one.fate, "objects"), text)
 
     def _add(self, at: Source, path: NodePath, text: str) -> None:

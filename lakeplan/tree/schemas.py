@@ -1,4 +1,4 @@
-"""The JSON Schemas that lakeplan ships: in the package of a wheel, and beside it in a checkout."""
+"""The JSON Schemas that lakeplan ships: in the package of a wheel, and beside the package in a checkout."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ VALIDATOR: Any = validators.extend(Draft202012Validator, {"pattern": _matches}) 
 
 
 def shipped(path: str) -> Path:
-    """Return a file or folder that lakeplan ships: in the package when installed, beside it in a checkout."""
+    """Return a file or folder that lakeplan ships: in the package if it is installed, and beside it in a
+    checkout."""
     installed = _PACKAGE / path
     return installed if installed.exists() else _PACKAGE.parent / path
 
@@ -57,7 +58,8 @@ def load_schema(name: str) -> dict[str, Any]:
 
 
 def schema_problem(name: str, document: Any) -> str:
-    """Return the most relevant problem that a schema finds in a document, with its place, or "" if none."""
+    """Return the most relevant problem that a schema finds in a document, with its place, or "" if there is
+    none."""
     error = best_match(VALIDATOR(load_schema(name)).iter_errors(document))
     if error is None:
         return ""
@@ -69,8 +71,8 @@ def schema_problem(name: str, document: Any) -> str:
 def read_document(
     path: Path, schema: str, what: str, *, hint: str, error: type[LakeplanError] = UsageError
 ) -> Any:
-    """Return a JSON document of lakeplan that the command line names. Raises ``error``, with the file, if it
-    cannot be read or does not match the schema."""
+    """Return a lakeplan JSON document that the command line names. Raises ``error``, with the file, if the
+    document cannot be read or does not match the schema."""
     try:
         document = parse_json(read_file(path))
         kind = load_schema(schema)["properties"].get("format", {}).get("const")
@@ -85,8 +87,8 @@ def read_document(
 
 
 def bundled_schema(name: str) -> dict[str, Any]:
-    """Return a schema that needs no other file, with copies of definitions of the repository schema. It has
-    the names of gates as examples, which editors complete."""
+    """Return a schema that needs no other file, with copies of definitions from the repository schema. It has
+    the names of gates as examples, so that editors complete them."""
     schema = load_schema(name)
     if name != "repository" and _REPOSITORY_DEFINITIONS not in json.dumps(schema):
         return schema

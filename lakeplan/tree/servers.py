@@ -41,9 +41,9 @@ EXAMPLE = "https://lakefs.example.com"
 COST = "cost_per_gb_month"
 VARIABLE_PREFIX = "LAKEPLAN_VAR_"
 RESERVED_WORDS = ("NOTIFY", "STATE", "TEST", "VAR")
-"""``LAKEPLAN_STATE_URL`` binds the state, ``LAKEPLAN_NOTIFY_*`` are the URLs of channels, ``LAKEPLAN_VAR_*``
-are the variables of a tree and ``LAKEPLAN_TEST_*`` name the server of the contract suite: no server's
-variables may begin like these."""
+"""The variables of a server must not begin with these names: ``LAKEPLAN_STATE_URL`` binds the state,
+``LAKEPLAN_NOTIFY_*`` are the URLs of channels, ``LAKEPLAN_VAR_*`` are the variables of a tree, and
+``LAKEPLAN_TEST_*`` name the server of the contract suite."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
 _REGION = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9]){0,62}", re.ASCII)
@@ -60,8 +60,8 @@ def _check_time_zone(zone: str) -> None:
     if zone == "UTC" or zone in _time_zones():
         return
     if _time_zones():
-        raise ValueError(f"there is no time zone {zone!r}: write one such as Europe/Berlin, or UTC")
-    raise ValueError("this machine has no time zones but UTC: install the package tzdata")
+        raise ValueError(f"there is no time zone {zone!r}; write one such as Europe/Berlin, or UTC")
+    raise ValueError("this machine has no time zone except UTC; install the Python package tzdata")
 
 
 def _check_region(region: str) -> None:
@@ -72,7 +72,7 @@ def _check_region(region: str) -> None:
 
 def _check_manifest(url: str) -> None:
     if not parse_bucket_url(url).prefix.endswith("/manifest.json"):
-        raise BadUrl("this names no manifest.json")
+        raise BadUrl("this URL does not name a manifest.json")
 
 
 class ServersReader:
@@ -105,11 +105,11 @@ class ServersReader:
             prefix = server_variable(name, "")
             reserved = next((r for r in RESERVED_WORDS if prefix.startswith(f"LAKEPLAN_{r}_")), None)
             if reserved:
-                text = f"LAKEPLAN_{reserved}_… means something else to lakeplan: give the server another name"
+                text = f"LAKEPLAN_{reserved}_… has another meaning for lakeplan; give the server another name"
                 self._problems.add(at, path, text)
             other = prefixes.setdefault(prefix, name)
             if other != name:
-                text = f"{name!r} and {other!r} share the variables {prefix}…: rename one of them"
+                text = f"{name!r} and {other!r} share the variables {prefix}…; rename one of them"
                 self._problems.add(at, path, text)
 
     def _server(self, name: str, node: MapNode, path: NodePath) -> ServerConfig:
@@ -140,14 +140,14 @@ class ServersReader:
         engine = cast(Engine, text_of(block.items.get("engine")) or "none")
         line = self._checked(block, "schedule", path, parse_cron)
         if line is not None and engine != "server":
-            text = "this is the schedule of the server's own job, which exists only with the engine server"
+            text = "this is the schedule of the server's own job, which exists only with `engine: server`"
             self._problems.add(block.items["schedule"].source, (*path, "schedule"), text)
         return engine, line
 
     def _storage(self, node: MapNode, path: NodePath) -> StorageConfig:
         kind = text_of(node.items.get("type"))
         if kind == "local" and "path" not in node.items:
-            self._problems.add(node.source, path, "a local storage needs a path")
+            self._problems.add(node.source, path, "a storage of type local needs a path")
         return StorageConfig(
             type=kind or "",
             endpoint_url=self._url(node, path),
@@ -161,9 +161,9 @@ class ServersReader:
 
     def _inventory(self, node: MapNode, path: NodePath, kind: str | None) -> str | None:
         if "inventory" in node.items and kind not in WITH_INVENTORY:
-            at, text = node.items["inventory"].source, "only a storage of the type s3 has an S3 inventory"
+            at, text = node.items["inventory"].source, "only a storage of type s3 can have an S3 inventory"
             self._problems.add(at, (*path, "inventory"), text)
-        hint = "; write where its manifest is, such as s3://bucket/…/manifest.json"
+        hint = "; write the URL of the manifest, such as s3://bucket/…/manifest.json"
         return self._checked(node, "inventory", path, _check_manifest, hint)
 
     def _url(self, node: MapNode, path: NodePath) -> str | None:
@@ -174,7 +174,7 @@ class ServersReader:
     def _checked(
         self, node: MapNode, key: str, path: NodePath, check: Callable[[str], object], hint: str = ""
     ) -> str | None:
-        """Return the text at a key; None, with a problem, if ``check`` raises ValueError."""
+        """Return the text at a key. Return None and add a problem if ``check`` raises ValueError."""
         text = self._text(node, key, path)
         if text is None:
             return None
@@ -186,7 +186,8 @@ class ServersReader:
         return text
 
     def _text(self, node: MapNode, key: str, path: NodePath) -> str | None:
-        """Return a text with the values of its variables, or None without it or if a variable is missing."""
+        """Return a text with its variables replaced by their values, or None if the text or a variable is
+        missing."""
         child = node.items.get(key)
         text = text_of(child)
         if text is None or not isinstance(child, ScalarNode):
@@ -201,7 +202,7 @@ class ServersReader:
 
         expanded = _VARIABLE.sub(read, text)
         if "${" in _VARIABLE.sub("", text):
-            self._problems.add(child.source, (*path, key), "a ${ is never closed")
+            self._problems.add(child.source, (*path, key), "a ${ has no closing }")
             return None
         return None if missing else expanded
 
@@ -222,7 +223,7 @@ class ServersReader:
 
 
 def read_bounds(root: MapNode, problems: Problems) -> Bounds:
-    """Return the bounds as written, and the widest for a value that cannot be read."""
+    """Return the bounds as written, and the widest bound for a value that cannot be read."""
     bounds = Bounds(**_settings(root, "bounds", BOUNDS, problems))
     low, high = bounds.min_retention_days, bounds.max_retention_days
     if low > high:
@@ -233,12 +234,12 @@ def read_bounds(root: MapNode, problems: Problems) -> Bounds:
 
 
 def read_safety(root: MapNode, problems: Problems) -> Safety:
-    """Return the limits as written, and the default of each that is absent."""
+    """Return the limits as written, and the default for each absent limit."""
     return Safety(**_settings(root, "safety", SAFETY, problems))
 
 
 def _settings(root: MapNode, block: str, settings: Iterable[Setting], problems: Problems) -> dict[str, Any]:
-    """Return the fields that a block gives, by name. A value that cannot be read gives none."""
+    """Return the fields that a block sets, by name. A value that cannot be read is omitted."""
     node = root.items.get(block)
     values: dict[str, Any] = {}
     if not isinstance(node, MapNode):
@@ -260,7 +261,7 @@ def read_manages(root: MapNode, servers: Collection[str], problems: Problems) ->
     if not isinstance(node, ListNode):
         return None
     if "name" not in root.items:
-        text = "a tree with `manages` needs a name: add `name: …`, a different one in each tree"
+        text = "a tree with `manages` needs a name; add `name: …`, different in each tree"
         problems.add(root.where("manages"), ("manages",), text)
     patterns = []
     for index, child in enumerate(node.items[: limits.GLOBS]):
@@ -381,7 +382,7 @@ def _channels(node: Node | None, problems: Problems) -> dict[str, Channel]:
         channel = Channel(name, kind, tuple(_EVENTS[e] for e in listed if e in _EVENTS))
         other = variables.setdefault(channel.variable, name)
         if other != name:
-            text = f"{name!r} and {other!r} share the variable {channel.variable}: rename one of them"
+            text = f"{name!r} and {other!r} share the variable {channel.variable}; rename one of them"
             problems.add(at, path, text)
         channels[name] = channel
     return channels
@@ -391,5 +392,5 @@ def _is_known(node: Node, path: tuple[str, ...], channels: dict[str, Channel], p
     name = text_of(node)
     if name is None or name in channels:
         return name is not None
-    problems.add(node.source, path, f"there is no channel {name!r}: {suggestion(name, channels)}")
+    problems.add(node.source, path, f"there is no channel {name!r}; {suggestion(name, channels)}")
     return False

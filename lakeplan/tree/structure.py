@@ -33,8 +33,8 @@ from lakeplan.values.units import parse_amount, parse_date
 
 
 def edit_distance(a: str, b: str, limit: int) -> int:
-    """Return the number of insertions, deletions, replacements and swaps of neighbours between two words, or
-    ``limit + 1`` for more than ``limit``."""
+    """Return the number of insertions, deletions, replacements and swaps of adjacent letters between two
+    words, or ``limit + 1`` if it is more than ``limit``."""
     if abs(len(a) - len(b)) > limit:
         return limit + 1
     before: list[int] = []
@@ -53,7 +53,7 @@ def edit_distance(a: str, b: str, limit: int) -> int:
 def suggestion(word: str, known: Collection[str]) -> str:
     """Return a hint with the known word that was probably meant, or else with the known words."""
     close = nearest(word, known)
-    return f"did you mean {close}?" if close else f"there are {listed(known)}"
+    return f"did you mean {close}?" if close else f"known names are {listed(known)}"
 
 
 def listed(known: Collection[str]) -> str:
@@ -64,8 +64,8 @@ def listed(known: Collection[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the first known word with the smallest distance, if that is small for its length. Of very many,
-    only the first ones are compared."""
+    """Return the first known word with the smallest distance, if that distance is small for the word's
+    length. If there are very many words, only the first ones are compared."""
     if len(word) > 100:
         return None
     limit, steps = min(4, (len(word) + 1) // 3), limits.SUGGESTION_STEPS
@@ -94,7 +94,7 @@ def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath
         if repository is None or gate is None:
             continue
         if gate not in GATES:
-            text = f"there is no gate {gate!r}: one of {', '.join(GATES)}"
+            text = f"there is no gate {gate!r}; use one of {', '.join(GATES)}"
             problems.add(item.items["gate"].source, (*path, "gate"), text)
             continue
         ceiling = problems.parsed(item, "max", path, parse_amount, None)
@@ -110,18 +110,19 @@ def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath
 
 
 def _why_no_ceiling(gate: str, node: Node) -> str | None:
-    """Return why ``max`` does not have the unit of its gate. 5TB for a percentage would be no limit."""
+    """Return why ``max`` does not have the unit of its gate. For example, 5TB for a percentage would be no
+    limit."""
     unit, ending = GATES[gate].unit, GATES[gate].max_ends
     if ending is None:
-        return f"the gate {gate} has no single figure, so `max` is not supported"
+        return f"the gate {gate} has no single figure, so it does not support `max`"
     text = text_of(node)
     if text is None or text[-1].isdigit() or (ending and text.endswith(ending)):
         return None
-    return f"the gate {gate} counts {unit}: write max in {unit}"
+    return f"the gate {gate} counts {unit}; write `max` in {unit}"
 
 
 RENAMED = {"acknowledge": "overrides", "lifecycle": "branch_lifecycle"}
-"""Keys by their earlier names."""
+"""The current names of keys, by their earlier names."""
 FREE_TEXT = frozenset({"description", "reason", "owner"})
 
 
@@ -148,7 +149,7 @@ def check_structure(node: Node, schema: str, problems: Problems) -> set[NodePath
 
 
 def _check_words(node: Node, wrong: set[NodePath], problems: Problems) -> None:
-    """Check what a schema cannot: unquoted words that other readers read as booleans, and variables."""
+    """Check what a schema cannot check: unquoted words that other readers read as booleans, and variables."""
     for path, child in walk(node):
         if not isinstance(child, ScalarNode) or not isinstance(child.value, str):
             continue
@@ -156,10 +157,10 @@ def _check_words(node: Node, wrong: set[NodePath], problems: Problems) -> None:
             problems.add(
                 child.source,
                 path,
-                f"{child.text} is read as true or false by other YAML readers: put it in quotes",
+                f"other YAML readers read {child.text} as true or false; put it in quotes",
             )
         if "${" in child.value and path[:1] != ("servers",) and path[-1] not in FREE_TEXT:
-            problems.add(child.source, path, "variables are read only in the settings of servers")
+            problems.add(child.source, path, "variables are supported only in the settings of servers")
 
 
 def _locate(node: Node, path: Iterable[str | int]) -> Node:
@@ -184,14 +185,14 @@ def _explain(error: ValidationError, node: Node) -> Iterator[tuple[Source, NodeP
         case "required":
             if isinstance(node, MapNode):
                 missing = [key for key in schema["required"] if key not in node.items]
-                # Each missing key has an error, which names it.
+                # Each missing key has its own error, which names it.
                 key = next((k for k in missing if repr(k) in error.message), missing[0])
                 yield node.source, (), f"the key {key} is missing"
         case "minProperties" | "minItems":
             if "x-clearable" in schema:
                 yield node.source, (), _empty_block(schema["x-clearable"])
             else:
-                yield node.source, (), f"this is empty: write {_expected(schema)}, or remove the key"
+                yield node.source, (), f"this is empty; write {_expected(schema)}, or remove the key"
         case _:
             yield node.source, (), _wrong_value(node, schema)
 
@@ -202,10 +203,10 @@ def _unknown_keys(node: Node, schema: dict[str, Any]) -> Iterator[tuple[Source, 
         return
     for key in node.items:
         if RENAMED.get(key) in known:
-            yield node.where(key), (key,), f"{key} is now {RENAMED[key]}: move its values there"
+            yield node.where(key), (key,), f"{key} is now called {RENAMED[key]}; move its values there"
         elif key not in known:
             close = nearest(key, known)
-            hint = f"did you mean {close}?" if close else f"known here: {', '.join(known)}"
+            hint = f"did you mean {close}?" if close else f"known keys are {', '.join(known)}"
             yield node.where(key), (key,), f"unknown key {_shown(key)}: {hint}"
 
 
@@ -213,36 +214,36 @@ def _wrong_value(node: Node, schema: dict[str, Any]) -> str:
     expected = _expected(schema)
     if not isinstance(node, ScalarNode):
         kind = "a map" if isinstance(node, MapNode) else "a list"
-        return f"expected {expected}, this is {kind}"
+        return f"expected {expected}, but this is {kind}"
     value = node.value
     if value is None:
         if "x-clearable" in schema:
             return _empty_block(schema["x-clearable"])
-        return f"this value is empty: write {expected}, or remove the key"
+        return f"this value is empty; write {expected}, or remove the key"
     types = schema.get("type", ())
     types = (types,) if isinstance(types, str) else types
     if "boolean" in types and isinstance(value, str) and is_surprise(value):
-        return f"{_shown(value)} is text to YAML 1.2: write true or false"
+        return f"{_shown(value)} is text in YAML 1.2; write true or false"
     if isinstance(value, str):
         close = nearest(value, [v for v in schema.get("enum", ()) if isinstance(v, str)])
         close = f'"{value}d"' if "pattern" in schema and re.search(schema["pattern"], f"{value}d") else close
         hint = f"; did you mean {close}?" if close else ""
-        return f"expected {expected}, this is the text {_shown(value)}{hint}"
+        return f"expected {expected}, but this is the text {_shown(value)}{hint}"
     if "string" in types and not isinstance(value, bool) and "pattern" not in schema:
-        return f'expected {expected}, this is the number {node.text}: put it in quotes, "{node.text}"'
+        return f'expected {expected}, but this is the number {node.text}; put it in quotes, "{node.text}"'
     if types == ("string",):
         meant = next(
             (t for t in (node.text, f"{node.text}d") if re.search(schema.get("pattern", ""), t)), None
         )
-        hint = f': did you mean "{meant}"?' if meant is not None else ""
-        return f"expected {expected}, this is {node.text} without quotes{hint}"
-    return f"expected {expected}, this is {node.text}"
+        hint = f'; did you mean "{meant}"?' if meant is not None else ""
+        return f"expected {expected}, but this is {node.text} without quotes{hint}"
+    return f"expected {expected}, but this is {node.text}"
 
 
 def _empty_block(block: str) -> str:
     return (
-        f"this value is empty: write `{block}: clear` (in the entry of one exactly named repository) to"
-        f" remove what the server has, or remove {block} to leave the server as it is"
+        f"this value is empty; to remove the {block} settings from the server, write `{block}: clear` (in an"
+        f" entry with the exact name of a repository); to leave the server unchanged, remove {block}"
     )
 
 
@@ -262,12 +263,14 @@ def _shown(text: str) -> str:
 
 # ---- schemas
 def _is_integer(_: object, value: object) -> bool:
-    """Return whether a value is an integer. To JSON Schema 3.0 is one, but in a tree it is a mistake."""
+    """Return whether a value is an integer. In JSON Schema, 3.0 is an integer, but in a tree it is a
+    mistake."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _unique(_: object, wanted: bool, value: object, schema: object) -> Iterator[ValidationError]:
-    """Check ``uniqueItems`` of texts: jsonschema compares every two items of a list that it cannot sort."""
+    """Check ``uniqueItems`` of texts, because jsonschema compares every pair of items in a list that it
+    cannot sort."""
     texts = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
     if wanted and len(set(texts)) < len(texts):
         yield ValidationError("the items are not unique")

@@ -68,8 +68,8 @@ class KeyReader:
         self._problems = problems
 
     def read(self, key: str, given: Node | None, at: Source, path: NodePath) -> tuple[str, str] | None:
-        """Return server and name; None, with a problem, if either is unknown. ``given`` is the entry's
-        ``server``."""
+        """Return server and name. Return None and add a problem if either is unknown. ``given`` is the
+        entry's ``server``."""
         prefix, slash, name = key.rpartition("/")
         server = self._server(prefix if slash else None, given, at, path)
         name_is_good = self._is_name(name, at, path)
@@ -79,14 +79,14 @@ class KeyReader:
         written = text_of(given)
         if given is not None and written is not None:
             if prefix is not None and prefix != written:
-                text = f"the key says server {prefix!r}, but this says {written!r}"
+                text = f"the key names the server {prefix!r}, but this names {written!r}"
                 self._problems.add(given.source, (*path, "server"), text)
                 return None
             return written if self.known_server(written, given.source, (*path, "server")) else None
         if prefix is not None:
             return prefix if self.known_server(prefix, at, path) else None
         if self._default is None and self._servers:
-            text = f"several servers ({listed(self._servers)}): name one with `server:`"
+            text = f"the tree has several servers ({listed(self._servers)}); name one with `server:`"
             self._problems.add(at, path, text)
         # An unknown default server is already a problem at its own place.
         return self._default if self._default in self._servers else None
@@ -96,7 +96,7 @@ class KeyReader:
         if name in self._servers:
             return True
         if self._servers:
-            text = f"there is no server {name!r}: {suggestion(name, self._servers)}"
+            text = f"there is no server {name!r}; {suggestion(name, self._servers)}"
             self._problems.add(at, path, text)
         return False
 
@@ -119,8 +119,8 @@ _FILE_SCHEMAS = {"gc": "repository#gc_file", "branch_lifecycle": "repository#pol
 
 @dataclass(frozen=True, kw_only=True)
 class RootFile:
-    """The settings of ``lakeplan.yaml`` besides profiles and entries. ``places`` has the places of those that
-    gates depend on, such as ``safety.on_tag_loss``, ``bounds``, ``state.url`` and ``unmanaged``."""
+    """The settings of ``lakeplan.yaml`` other than profiles and entries. ``places`` has the places of those
+    that gates depend on, such as ``safety.on_tag_loss``, ``bounds``, ``state.url`` and ``unmanaged``."""
 
     servers: Mapping[str, ServerConfig] = field(default_factory=dict)
     default_server: str | None = None
@@ -130,13 +130,13 @@ class RootFile:
     declared_state_url: str | None = None
     places: Mapping[str, Source] = field(default_factory=dict)
     runner: str | None = None
-    """The runner of simulations without an option for it; None if the tree does not set it."""
+    """The runner of simulations if no option sets it, or None if the tree does not set it."""
     notify: NotifyConfig | None = None
     approvers: str | None = None
     name: str = ""
-    """What distinguishes the tree from other trees of the same servers; "" if it has no name."""
+    """The name that distinguishes the tree from other trees of the same servers, or "" if it has none."""
     manages: tuple[str, ...] | None = None
-    """Globs over the repositories that the tree may manage; None for all."""
+    """Globs over the repositories that the tree may manage, or None for all."""
     checks: tuple[Check, ...] = ()
 
 
@@ -197,18 +197,18 @@ class TreeReader:
         check_managed(self.entries, directory, self._problems)
         try:
             check_entries(self.entries, directory, bad_profiles, servers, self._problems)
-            if not self._is_base:  # the change may correct it
+            if not self._is_base:  # the change may correct this
                 check_names_of_servers(self.entries, directory, servers, self._problems)
             if not self._unreadable:
-                # The repository may be in the file that could not be read.
+                # The repository may be in a file that could not be read.
                 check_overrides(self.overrides, self.entries, self._problems)
         except TooManyGlobs:
-            text = "the globs overlap in too many ways to compare them: use fewer, or more literal ones"
+            text = "the globs overlap in too many ways to compare; use fewer globs, or more literal ones"
             self._problems.add(Source(ROOT_FILE, 1, 1), ("repositories",), text)
 
     @property
     def digests(self) -> Mapping[str, str]:
-        """SHA-256 (hex) of every file that was read, also of rules files."""
+        """SHA-256 (hex) of every file that was read, including rules files."""
         return self._files.digests
 
     # ---- files
@@ -257,7 +257,7 @@ class TreeReader:
         return named
 
     def _rules_file(self, base: NodePath, block: str, reference: ScalarNode) -> MapNode | None:
-        """Return the map in a file for lakectl. It is read and checked once."""
+        """Return the map in a file for lakectl. The file is read and checked once."""
         at, path = reference.source, (*base, block, "file")
         target = self._files.resolve(at.file, text_of(reference) or "", at, path)
         if target is None:
@@ -325,7 +325,7 @@ class TreeReader:
         return make_layer(SET, node.source, node, self._no_file)
 
     def _no_file(self, block: str, reference: ScalarNode) -> None:
-        text = f"{SET} does not support `file`: write the values here"
+        text = f"{SET} does not support `file`; write the values here"
         self._problems.add(reference.source, (block, "file"), text)
 
     def _read_entries(self, file: str, root: MapNode) -> Iterator[Entry]:
@@ -366,22 +366,22 @@ class DesiredTree(Protocol):
 
     @property
     def digest(self) -> str:
-        """Identifies the tree, also at another place or commit."""
+        """Identifies the tree, even at another place or commit."""
 
     def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
-        """Return every repository that an entry names: by exact entries always, by globs if it is live."""
+        """Return every repository that an exact entry names, and every live repository that a glob names."""
 
     def find(self, server: str, name: str) -> DesiredRepository | None:
         """Return a repository, live or not, or None if no entry names it."""
 
     def globs(self, server: str) -> list[DesiredRepository]:
-        """Each glob of a server as if it were a repository's name: its owner and blocks."""
+        """Return each glob of a server as if it were a repository's name, with its owner and blocks."""
 
     def may_manage(self, server: str, name: str) -> bool:
         """Return whether ``manages`` includes a repository."""
 
     def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
-        """Return live repositories without an entry and that ``manages`` includes."""
+        """Return live repositories that ``manages`` includes but that have no entry."""
 
 
 DEFAULT_STATE = "file://.lakeplan"
@@ -399,7 +399,7 @@ class Tree(RootFile):
     directory: Directory
     files: tuple[str, ...]
     contents: Mapping[str, str]
-    """SHA-256 (hex) of each file of the tree, also of rules files."""
+    """SHA-256 (hex) of each file of the tree, including rules files."""
 
     @property
     def content_digest(self) -> str:
@@ -409,7 +409,7 @@ class Tree(RootFile):
     @property
     def digest(self) -> str:
         """Identifies the tree: SHA-256 (hex) over the names and endpoints of its servers and the state URL as
-        written. It is the same at another place or commit, and after repositories change."""
+        written. It stays the same at another place or commit, and after repositories change."""
         identity = {
             "servers": {name: server.endpoint_url for name, server in self.servers.items()},
             "state": self.declared_state_url,
@@ -417,8 +417,8 @@ class Tree(RootFile):
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
     def resolve(self, server: str, live_repositories: Iterable[str]) -> list[DesiredRepository]:
-        """Return every repository of a server that an entry names, sorted by name: by exact entries always,
-        by globs if it is live. Raises ConfigError if globs give a live repository invalid settings."""
+        """Return every repository of a server that an exact entry names, and every live one that a glob
+        names, sorted by name. Raises ConfigError if globs give a live repository invalid settings."""
         live = set(live_repositories)
         problems = Problems()
         repositories, values = [], 0
@@ -436,7 +436,7 @@ class Tree(RootFile):
         return repositories
 
     def find(self, server: str, name: str) -> DesiredRepository | None:
-        """Return the configuration of a repository, live or not, or None if no entry names it. Raises as
+        """Return the configuration of a repository, live or not, or None if no entry names it. Raises like
         ``resolve``."""
         problems = Problems()
         desired = self._resolve_one(server, name, problems)
@@ -462,8 +462,8 @@ class Tree(RootFile):
         return replace(desired, notice_channel=channel.name if channel is not None else "")
 
     def globs(self, server: str) -> list[DesiredRepository]:
-        """Each glob of a server as if it were a repository's name, with the owner and the blocks
-        (``resolved``) of its entry. Another glob may have what it cannot do without."""
+        """Return each glob of a server as if it were a repository's name, with the owner and the blocks
+        (``resolved``) of its entry. The result may be incomplete without the settings of another glob."""
         globs = []
         for entry in self.directory.globs(server):
             merged = self.directory.merged(Naming((entry,), None))
@@ -479,7 +479,7 @@ class Tree(RootFile):
         return self.directory.may_manage(server, name)
 
     def unmanaged(self, server: str, live_repositories: Iterable[str]) -> list[str]:
-        """Return the live repositories without an entry and that ``manages`` includes, sorted."""
+        """Return the live repositories that ``manages`` includes but that have no entry, sorted."""
         mine = (n for n in set(live_repositories) if self.directory.may_manage(server, n))
         return sorted(n for n in mine if self.directory.naming(server, n) is None)
 
@@ -509,16 +509,15 @@ def load_tree(
     ``environ`` has the values of ``${VAR}`` in the settings of servers (``LAKEPLAN_VAR_*`` only).
     ``is_base``: this is the tree of ``--base``, whose entries may name a repository under two names of one
     server, so that a change can correct that. ``what_if``: settings of ``plan --set``, each ``PATH=VALUE``,
-    which override the files; UsageError when they are invalid. ``edited``: texts, by real path, that are
-    read instead of the files.
-    Raises ConfigError with all problems of the tree, sorted by position.
+    which override the files. Raises UsageError if they are invalid. ``edited``: texts, by real path, that are
+    read instead of the files. Raises ConfigError with all problems of the tree, sorted by position.
     """
     if not (root / ROOT_FILE).is_file():
         other = root / "lakeplan.yml"
         hint = (
             f"Rename {other.name} to {ROOT_FILE}."
             if other.is_file()
-            else "Give the tree's folder with -C DIR."
+            else "Name the folder of the tree with -C DIR."
         )
         missing = Problem(Source(ROOT_FILE, 1, 1), TOP, "the file does not exist")
         message = f"there is no {ROOT_FILE} in {root}"

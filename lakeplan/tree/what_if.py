@@ -1,4 +1,4 @@
-"""Reads the settings of ``plan --set``, which a plan assumes although the tree does not have them."""
+"""Reads the settings of ``plan --set``, which a plan assumes although they are not in the tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakeplan.tree.yaml import ListNode, MapNode, Node, Problems, ScalarNode, pa
 from lakeplan.values.desired import Source
 
 SET = "--set"
-"""The file in the place of such a value."""
+"""The name that stands for a file in the place of such a value."""
 OF_TREE = ("safety", "bounds", "unmanaged")
 OF_REPOSITORIES = ("owner", *BLOCKS)
 _HERE = Source(SET, 1, 1)
@@ -37,8 +37,8 @@ class WhatIf:
 
 
 def read_what_if(settings: Sequence[str]) -> WhatIf:
-    """Return the assumed settings. Each is ``PATH=VALUE``, with the value in YAML. They are checked with the
-    tree. Raises UsageError."""
+    """Return the assumed settings. Each is ``PATH=VALUE``, with the value in YAML. They are checked together
+    with the tree. Raises UsageError."""
     of_tree: _Nested = {}
     of_repositories: _Nested = {}
     for setting in settings:
@@ -57,7 +57,7 @@ def refuse_wrong(problems: Problems) -> None:
 
 
 def laid_over(node: MapNode, over: MapNode) -> MapNode:
-    """Return a map with the values of another one over it, also in nested maps."""
+    """Return a map with the values of another map laid over it, including nested maps."""
     items = dict(node.items)
     for key, value in over.items.items():
         known = items.get(key)
@@ -88,13 +88,14 @@ def _split(setting: str) -> tuple[Path, Node]:
 
 
 def _item(path: Sequence[str | Item], name: str, setting: str) -> Item:
-    """Return the item of ``gc.branches[main]``, the rule of a branch, or ``[release-*]``, that of a
-    pattern."""
+    """Return the item of ``gc.branches[main]``, which is the rule of a branch, or ``[release-*]``, which is
+    the rule of a pattern."""
     identities = LISTS.get((str(path[0]), str(path[-1]))) if len(path) == 2 else None
     if identities is None:
         lists = ", ".join(f"{block}.{key}[…]" for block, key in LISTS)
         raise UsageError(
-            f"{SET} {setting}: its items have no names", hint=f"Use a list whose items have names: {lists}."
+            f"{SET} {setting}: the items of this list have no names",
+            hint=f"Use a list whose items have names: {lists}.",
         )
     return Item("pattern" if "pattern" in identities and is_glob(name) else identities[0], name)
 

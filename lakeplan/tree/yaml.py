@@ -23,7 +23,7 @@ T = TypeVar("T")
 Scalar = str | int | float | bool | None
 
 SURPRISES = frozenset({"on", "off", "yes", "no"})
-"""Words (in any case) that other YAML readers read as true or false."""
+"""Words (in upper or lower case) that other YAML readers read as true or false."""
 
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -46,7 +46,7 @@ def resolve_plain(text: str) -> Scalar:
         return _BOOLEANS[text]
     if _LEADING_ZERO.fullmatch(text):
         raise Ambiguous(
-            f"YAML readers disagree about {text}: write the number without leading zeros, or put it in quotes"
+            f"YAML readers disagree about {text}; write the number without leading zeros, or put it in quotes"
         )
     if len(text) > _MAX_DIGITS:
         return text
@@ -85,14 +85,14 @@ def show_path(path: Sequence[object]) -> str:
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """A problem of a tree. Sorts by position."""
+    """A problem of a tree. Problems sort by position."""
 
     source: Source
     path: str
     text: str
 
     def __str__(self) -> str:
-        # A name in the tree may have a line break, but a problem is one line.
+        # A name in the tree may contain a line break, but a problem must fit on one line.
         return f"{self.source}: {_one_line(self.path)}: {_one_line(self.text)}"
 
     def to_json(self) -> ProblemRow:
@@ -117,7 +117,7 @@ class TreeError(ConfigError):
         hint: str = "",
         silent: bool = False,
     ) -> None:
-        """``silent``: the message is enough, and problems are not listed."""
+        """If ``silent``, the message is enough, and problems are not listed."""
         self.items = tuple(sorted(set(items)))
         count = len(self.items)
         super().__init__(
@@ -138,7 +138,7 @@ class Problems:
 
     def add(self, source: Source, path: NodePath, text: str) -> None:
         if len(self._items) >= limits.TREE_PROBLEMS:
-            hint = f"fix these first: only the first {limits.TREE_PROBLEMS:,} are reported"
+            hint = f"fix these first; only the first {limits.TREE_PROBLEMS:,} problems are reported"
             raise TreeError(self._items, hint=hint)
         if len(text) > limits.PROBLEM_CHARACTERS:
             text = text[: limits.PROBLEM_CHARACTERS] + "…"
@@ -148,7 +148,7 @@ class Problems:
         self._places.add((source, problem.path))
 
     def add_first(self, source: Source, path: NodePath, text: str) -> None:
-        """Add a problem unless its value already has one, which would be the cause of this."""
+        """Add a problem unless its value already has a problem, which would be the cause of this one."""
         if not self.has(source, path):
             self.add(source, path, text)
 
@@ -191,7 +191,8 @@ def _one_line(text: str) -> str:
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXT_TAGS = frozenset({"!", "tag:yaml.org,2002:str"})
 _ANY_TAGS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
-# YAML's printable characters without the line breaks of YAML 1.1, so that lines are those of editors.
+# YAML's printable characters without the line breaks of YAML 1.1, so that line numbers match those of
+# editors.
 _NOT_PRINTABLE = re.compile(
     "[^\x09\x0a\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", re.UNICODE
 )
@@ -244,24 +245,24 @@ def parse_yaml(
     before = len(problems)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if len(text) > limits.TREE_FILE_BYTES:
-        problems.add(Source(file, 1, 1), (), f"the file is longer than {limits.TREE_FILE_BYTES:,} characters")
+        problems.add(Source(file, 1, 1), (), f"the file has more than {limits.TREE_FILE_BYTES:,} characters")
         return None
     if odd := _NOT_PRINTABLE.search(text):
         line = text.count("\n", 0, odd.start()) + 1
         column = odd.start() - text.rfind("\n", 0, odd.start())
         problems.add(
-            Source(file, line, column), (), f"the character {odd.group()!r} cannot be in a YAML file"
+            Source(file, line, column), (), f"the character {odd.group()!r} is not allowed in a YAML file"
         )
         return None
     builder = _Builder(text, file, problems, tree or NodeCount())
     node = builder.run(loader or LOADER)
     if node is None and len(problems) == before:
-        problems.add(Source(file, 1, 1), (), "the file is empty: it needs at least apiVersion")
+        problems.add(Source(file, 1, 1), (), "the file is empty, but it needs at least apiVersion")
     return node
 
 
 class _Stop(Exception):
-    """The rest of a file cannot be read. Its problem was already added."""
+    """The rest of a file cannot be read. The problem was already added."""
 
 
 class _Frame:
@@ -312,9 +313,9 @@ class _Builder:
             self._syntax(error)
             return None
         except (yaml.YAMLError, ValueError, OverflowError) as error:
-            # The pure Python scanner lets ValueError through for escapes such as "\UFFFFFFFF".
+            # The pure Python scanner raises ValueError for escapes such as "\UFFFFFFFF".
             self._problem(
-                self._last, f"this is not YAML: {str(error).splitlines()[0] if str(error) else error!r}"
+                self._last, f"this is not valid YAML: {str(error).splitlines()[0] if str(error) else error!r}"
             )
             return None
         return self._root
@@ -327,7 +328,7 @@ class _Builder:
                 if self._documents > 1:
                     self._stop(
                         self._at(event.start_mark),
-                        "a file can have only one document, but a second one begins here",
+                        "a file can contain only one document, but a second one begins here",
                     )
             case yaml.AliasEvent():
                 self._alias(event)
@@ -343,7 +344,9 @@ class _Builder:
     def _open(self, event: Any) -> None:
         source = self._at(event.start_mark)
         if event.tag is not None and event.tag not in _ANY_TAGS:
-            self._problem(source, f"the tag {event.tag} is not supported: a tree can have only plain values")
+            self._problem(
+                source, f"the tag {event.tag} is not supported; a tree can contain only plain values"
+            )
         if len(self._stack) >= limits.YAML_DEPTH:
             self._stop(source, f"more than {limits.YAML_DEPTH} levels of nesting")
         self._count(1, 0, source)
@@ -362,10 +365,10 @@ class _Builder:
     def _alias(self, event: Any) -> None:
         source = self._at(event.start_mark)
         if event.anchor not in self._anchors:
-            self._stop(source, f"*{event.anchor} names no anchor above it")
+            self._stop(source, f"there is no anchor &{event.anchor} above this alias")
         known = self._anchors[event.anchor]
         if known is None:
-            self._stop(source, f"*{event.anchor} is inside what it names")
+            self._stop(source, f"the alias *{event.anchor} is inside its own anchor")
         node, size, characters, height = known
         if len(self._stack) + height > limits.YAML_DEPTH:
             self._stop(source, f"more than {limits.YAML_DEPTH} levels of nesting")
@@ -377,9 +380,11 @@ class _Builder:
         text: str = event.value
         plain = not event.style and event.tag not in _TEXT_TAGS
         if event.tag is not None and event.tag not in _TEXT_TAGS:
-            self._problem(source, f"the tag {event.tag} is not supported: a tree can have only plain values")
+            self._problem(
+                source, f"the tag {event.tag} is not supported; a tree can contain only plain values"
+            )
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
-            self._stop(source, "half a surrogate pair is not a character")
+            self._stop(source, "half of a surrogate pair is not a character")
         value: Scalar = text
         is_key = bool(self._stack) and self._stack[-1].is_map and not self._stack[-1].has_key
         if plain and not is_key:
@@ -395,7 +400,8 @@ class _Builder:
 
     # ---- building
     def _place(self, node: Node, size: int, characters: int, height: int) -> None:
-        """Add a complete node to the list or map around it. ``height`` is its number of nested levels."""
+        """Add a complete node to the list or map that contains it. ``height`` is its number of nested
+        levels."""
         if not self._stack:
             self._root = node
             return
@@ -414,8 +420,8 @@ class _Builder:
             frame.key, frame.has_key = None, False
 
     def _value_at_key(self, node: Node, frame: _Frame) -> Node:
-        """Return the value of a key. An empty one has the place of its key, as its own may be past the file's
-        end."""
+        """Return the value of a key. An empty value gets the place of its key, because its own place may be
+        past the end of the file."""
         if isinstance(node, ScalarNode) and node.plain and not node.text:
             return ScalarNode(frame.key_source, None, "", True)
         return node
@@ -423,22 +429,22 @@ class _Builder:
     def _key(self, node: Node, frame: _Frame) -> str | None:
         """Return the key, or None if its value must be dropped."""
         if not isinstance(node, ScalarNode):
-            self._problem(node.source, "a key must be a plain word, not a list or a map")
+            self._problem(node.source, "a key must be plain text, not a list or a map")
             return None
         key = node.text
         if len(key) > limits.YAML_KEY_CHARACTERS:
             self._stop(node.source, f"a key may have at most {limits.YAML_KEY_CHARACTERS:,} characters")
         if node.plain and key == "<<":
-            self._problem(node.source, "merge keys (<<) are not supported: use a profile")
+            self._problem(node.source, "merge keys (<<) are not supported; use a profile")
             return None
         if node.plain and (key in NULLS or is_surprise(key) or key.lower() in ("true", "false")):
             shown = f"the key {key}" if key else "an empty key"
-            self._problem(node.source, f"some YAML readers do not read {shown} as text: put it in quotes")
+            self._problem(node.source, f"some YAML readers do not read {shown} as text; put it in quotes")
             return None
         if key in frame.map:
             first = frame.keys[key]
             self._problem(
-                node.source, f"the key {key!r} appears twice: first on line {first.line}", extra=(key,)
+                node.source, f"the key {key!r} appears twice; the first is on line {first.line}", extra=(key,)
             )
             return None
         return key
@@ -480,9 +486,9 @@ class _Builder:
         line = self._lines[source.line - 1]
         at = line[source.column - 1 : source.column]
         if at == "\t" or (at.strip() == "" and "\t" in line[: len(line) - len(line.lstrip())]):
-            text = "a tab cannot indent YAML: use spaces"
+            text = "YAML cannot be indented with tabs; use spaces"
         else:
-            text = f"this is not YAML: {error.problem or error.context}"
+            text = f"this is not valid YAML: {error.problem or error.context}"
             if error.context and error.problem:
                 text += f" ({error.context})"
         self._problem(source, text)

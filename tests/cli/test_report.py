@@ -154,7 +154,7 @@ class DescribeCurves:
         assert "Default retention: the figures" in text
         assert "Branch main: the figures" in text
         assert "computed with rules other than" not in text, "they are of the proposed ones"
-        assert "under the proposed rules, from the horizon of the given curve" in text
+        assert "under the proposed rules come from the forecast of the given curve" in text
 
     def it_says_which_curve_could_not_be_made(
         self,

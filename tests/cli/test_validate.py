@@ -42,7 +42,10 @@ def it_exits_with_1_and_prints_every_problem(broken: Path, capsys: pytest.Captur
     assert out == ""
     assert "the tree has 2 problems" in err
     assert "  lakeplan.yaml:3:12: unmanaged: expected one of ignore, warn, fail" in err
-    assert "  lakeplan.yaml:4:25: repositories.data-a.gc: this value is empty: write `gc: clear`" in err
+    assert (
+        "  lakeplan.yaml:4:25: repositories.data-a.gc: this value is empty; to remove the gc settings from"
+        " the server, write `gc: clear`" in err
+    )
 
 
 def it_prints_problems_as_json(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:

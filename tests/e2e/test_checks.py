@@ -264,7 +264,7 @@ class DescribeWhereItMayRun:
         file = site.plan_file()
         refused = site.lakeplan("apply", file)
         assert refused.code == 4
-        assert "own: was not run on this plan" in refused.err
+        assert "own: did not run on this plan" in refused.err
         assert site.lakeplan("apply", "--auto-approve").code == 4
         assert site.api.rules("analytics") is None
         assert site.lakeplan("apply", file, "--run-checks").code == 0

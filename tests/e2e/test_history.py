@@ -63,7 +63,7 @@ def it_lists_less_on_request(changed):
 
 
 def it_says_when_there_is_none(world):
-    assert "No run is recorded" in world.lakeplan("history").out
+    assert "No runs are recorded" in world.lakeplan("history").out
 
 
 def it_names_a_damaged_record_and_lists_the_others(changed):

@@ -230,7 +230,7 @@ def it_refuses_more_pins_than_the_tree_allows(world, commits):
     tree(world, '{tags: ["v*"], max: 0}')
     result = world.lakeplan("plan")
     assert result.code == 4
-    assert "1 pin in all; the limit is 0" in result.out
+    assert "1 pin in total; the limit is 0" in result.out
     assert world.lakeplan("apply", "--auto-approve").code == 4
     assert hidden(world) == {}
 
@@ -252,7 +252,7 @@ def it_wants_rules_that_the_tree_manages(world):
     )
     result = world.lakeplan("validate")
     assert result.code == 1
-    assert "pins need GC rules that the tree manages" in result.err + result.out
+    assert "pins require GC rules that the tree manages" in result.err + result.out
 
 
 def it_leaves_pins_that_nobody_saw_go_in_the_review(world, commits):
@@ -335,7 +335,7 @@ class DescribeSync:
         world.api.tag(REPOSITORY, "v0", commits[0])
         ends = self.synced(world, code=4)
         assert {repository for repository, _, _ in ends} == {"prod/analytics", "prod/other"}
-        assert all("plan: gate expired-bytes: 22 bytes expire" in message for message in ends.values())
+        assert all("plan: gate expired-bytes: 22 bytes would expire" in message for message in ends.values())
         assert hidden(world) == before
         world.override("expired-bytes")
         assert len(self.synced(world)) == 2

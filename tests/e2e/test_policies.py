@@ -344,7 +344,10 @@ class DescribeObjectRules:
         rules(enterprise)
         result = enterprise.lakeplan("plan")
         assert result.code == 4
-        assert "expirations by object lifecycle rules are not simulated" in " ".join(result.out.split())
+        assert (
+            "object lifecycle rules are not simulated, so it is unknown which objects they would expire"
+            in " ".join(result.out.split())
+        )
         assert "UNKNOWN in 1 repository" in result.out
 
     def it_sets_changes_and_clears_them(self, enterprise):

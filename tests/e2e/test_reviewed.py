@@ -238,7 +238,7 @@ def it_judges_gates_by_what_it_reads_and_not_by_the_figures_of_the_plan_file(wor
 
 def it_refuses_a_plan_made_for_a_moment_to_come(world, expiring):
     plan = world.plan_file("plan.json", "--no-simulate", "--as-of", "2099-01-01T00:00:00Z")
-    assert_refused(world, plan, "for a future moment")
+    assert_refused(world, plan, "for a time in the future")
 
 
 def it_does_not_call_a_misspelt_selection_a_plan_without_work(world, expiring):

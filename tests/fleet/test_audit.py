@@ -168,7 +168,10 @@ def it_says_that_data_of_tags_is_gone(lake: Lake, repo: LakeRepository, listed: 
         assert (found["how"], found["asked"], found["gone"]) == ("sample", 1, 1)
         assert (kept["asked"], kept["gone"]) == (2, 0)
     problems = [one["problem"] for one in row["advice"] if one["severity"] == "data-loss"]
-    assert problems[0] == "objects that tags reference no longer exist: tags protect nothing on a server"
+    assert (
+        problems[0]
+        == "objects that tags reference no longer exist, because tags do not protect data on a server"
+    )
 
 
 def it_misses_no_data_of_a_tag_that_is_there(lake: Lake, repo: LakeRepository) -> None:
@@ -272,7 +275,7 @@ def it_names_runs_of_collectors_and_their_failures(lake: Lake, repo: LakeReposit
     file.write_bytes(data.replace(b'"success": true', b'"success": false'))
     row = audited(lake)
     assert [(one["run_id"], one["success"]) for one in row["collector_runs"]] == [("run1", False)]
-    assert "a collector failed" in [one["problem"] for one in row["advice"]]
+    assert "a collector run failed" in [one["problem"] for one in row["advice"]]
 
 
 def it_sees_deleted_branches_only_with_a_dump(lake: Lake, repo: LakeRepository) -> None:

@@ -112,10 +112,10 @@ class DescribeWhatIsSaidOfAStalePlan:
         assert self.said(repository(), None) == ["the checked-out tree no longer has an entry for it"]
         other = repository(endpoint_url="http://other/", config_hash="x")
         assert self.said(repository(), other) == [
-            "the tree's server is http://other/ and the plan's http://127.0.0.1:8000"
+            "the tree's server is http://other/, but the plan's is http://127.0.0.1:8000"
         ]
         assert self.said(repository(), repository(creation_date=9, config_hash="x")) == [
-            "it is another repository of the same name, created since the plan"
+            "it is a different repository with the same name, created since the plan"
         ]
 
     def it_takes_no_slash_at_the_end_for_another_server(self):
@@ -137,7 +137,7 @@ class DescribeWhatIsSaidOfAStalePlan:
         assert first == "its configuration in the tree differs from the reviewed one"
         assert second == "the rules that would be written differ from the reviewed ones"
         assert third == "its list of branches lacks a, which have longer retention on the server"
-        assert fourth.startswith("the rules on the server changed: ETag ")
+        assert fourth.startswith("the rules on the server changed: their ETag is ")
         assert live.before_etag[:12] in fourth
         assert repository().before_etag[:12] in fourth
 
@@ -306,7 +306,7 @@ class DescribeGrowth:
 
     def it_refuses_what_became_unknown(self):
         assert self.grows(impact(), Impact(ImpactStatus.UNKNOWN, reason="range is damaged")) == [
-            "what expires is no longer known: range is damaged"
+            "it is no longer known which objects would expire: range is damaged"
         ]
 
     def it_trusts_no_digest(self):
@@ -323,7 +323,7 @@ class DescribeGrowth:
     def it_takes_no_count_for_a_set_that_the_live_plan_does_not_have(self):
         reviewed = impact(6, shown=named({Bit.NOW: "abcdef"}))
         (found,) = self.grows(reviewed, impact(6))
-        assert found == "too many objects would expire now to compare each with those of the plan"
+        assert found == "too many objects would expire now to compare each one with the plan"
         assert self.grows(reviewed, impact(0)) == []
 
     def it_lets_the_tolerance_of_others_pass(self):
@@ -439,14 +439,14 @@ def it_tells_a_plan_that_is_too_old():
     plan = Plan(NOW, "0", "tree", None, ())
     assert ceiling.too_old(plan, Safety(), NOW + timedelta(days=7)) is None
     assert ceiling.too_old(plan, Safety(), NOW + timedelta(days=7, seconds=1)) == (
-        "the plan is 7d1s old; max_plan_age is 7d"
+        "the plan is 7d1s old, but max_plan_age is 7d"
     )
     half = Safety(max_plan_age_seconds=43_200)
     assert ceiling.too_old(plan, half, NOW + timedelta(hours=13)) == (
-        "the plan is 13h old; max_plan_age is 12h"
+        "the plan is 13h old, but max_plan_age is 12h"
     )
     assert ceiling.too_old(plan, half, NOW + timedelta(hours=12, microseconds=1)) == (
-        "the plan is 12h1s old; max_plan_age is 12h"
+        "the plan is 12h1s old, but max_plan_age is 12h"
     )
 
 
@@ -454,7 +454,7 @@ def it_tells_a_plan_of_a_moment_to_come():
     plan = Plan(NOW, "0", "tree", None, ())
     assert ceiling.too_old(plan, Safety(), NOW - timedelta(hours=1)) is None
     assert ceiling.too_old(plan, Safety(), NOW - timedelta(hours=1, seconds=1)) is not None
-    assert "for a future moment" in (ceiling.too_old(plan, Safety(), NOW - timedelta(days=1)) or "")
+    assert "for a time in the future" in (ceiling.too_old(plan, Safety(), NOW - timedelta(days=1)) or "")
 
 
 def taken_back(before: GcRules | None, then: GcRules | None, **more: object) -> list[str]:
@@ -466,7 +466,7 @@ def taken_back(before: GcRules | None, then: GcRules | None, **more: object) -> 
     return [
         text.partition("undo that: ")[2]
         for text in found
-        if "retention was lengthened since the plan" in text
+        if "retention was lengthened after the plan" in text
     ]
 
 
@@ -546,7 +546,7 @@ class DescribePoliciesThatAreOtherThanReviewed:
         anyway = replace(TODAY, branch_id="anyway", before_at=AGO)
         reviewed = policies(CHANGED, fates=(TODAY,))
         (found,) = of_policies(reviewed, policies(CHANGED, fates=(moved,)))
-        assert found == "branches that would be deleted have other commits now: old"
+        assert found == "branches that would be deleted have moved to other commits: old"
         assert of_policies(reviewed, policies(CHANGED, fates=(TODAY, late, anyway))) == []
         names = [replace(TODAY, branch_id=f"b{number}") for number in (6, 1, 2, 3, 4, 5)]
         (found,) = of_policies(reviewed, policies(CHANGED, fates=tuple(names)))
@@ -557,4 +557,4 @@ class DescribePoliciesThatAreOtherThanReviewed:
         assert of_policies(policies(CHANGED), replace(other, action=Action.NONE)) == []
         assert of_policies(policies(CHANGED), None) == []
         (found,) = of_policies(None, other)
-        assert "would be written, which was not in the plan" in found
+        assert "would be written, but the plan did not write them" in found

@@ -24,8 +24,8 @@ def it_names_what_changed_appeared_and_went():
 
 
 def it_says_when_rules_were_set_or_removed():
-    assert explain_rules(None, GcRules(1)) == "they were not set before"
-    assert explain_rules(GcRules(1), None) == "they are gone"
+    assert explain_rules(None, GcRules(1)) == "no rules were set before"
+    assert explain_rules(GcRules(1), None) == "the rules were removed"
     assert explain_rules(None, None) == ""
 
 

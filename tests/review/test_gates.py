@@ -188,7 +188,7 @@ class DescribeAllow:
             ("prod/analytic=clear", "Did you mean --allow prod/analytics=clear"),
             ("analytcs=clear", "Did you mean --allow prod/analytics=clear"),
             ("dev/analytics=clear", "--allow prod/analytics=clear"),
-            ("nothing-like-it=clear", "Use a repository of this run"),
+            ("nothing-like-it=clear", "Name a repository of this run"),
         ],
     )
     def it_has_to_name_a_repository_of_the_run(self, flag, hint):
@@ -265,7 +265,7 @@ class DescribeWhatAGateReports:
     def it_has_the_decimals_that_show_on_which_side_of_the_limit_it_is(self, expire, kept, shown, outcome):
         safety = Safety(max_expired_objects_percent=30.0, max_expired_bytes=None)
         (gate,) = repository_gates(a_plan(horizon(expire=expire, kept=kept)), safety, SHUT)
-        assert gate.message.startswith(f"{shown} percent of the kept objects expire")
+        assert gate.message.startswith(f"{shown} percent of the kept objects would expire")
         assert gate.outcome.value == outcome
 
     def it_has_all_decimals_where_eight_do_not_show_it(self):
@@ -280,7 +280,7 @@ class DescribeWhatAGateReports:
 
         kept, missing, retired = PinState.KEPT, PinState.MISSING, PinState.RETIRED
         place = ("pins", "prod/analytics")
-        two, one = "2 pins in all; the limit is", "1 pin in all; the limit is"
+        two, one = "2 pins in total; the limit is", "1 pin in total; the limit is"
         assert judged(1, kept, missing, retired) == [(*place, "refused", f"{two} 1", 2, 1, "pins", "now")]
         assert judged(2, kept, missing, retired) == [(*place, "passed", f"{two} 2", 2, 2, "pins", "now")]
         assert judged(0, missing) == [(*place, "refused", f"{one} 0", 1, 0, "pins", "now")]
@@ -299,7 +299,7 @@ class DescribeWhatAGateReports:
                 "expired-objects",
                 "prod/analytics",
                 "refused",
-                "40.0 percent of the kept objects expire (plus 7 days); the limit is 30.0",
+                "40.0 percent of the kept objects would expire (plus 7 days); the limit is 30.0",
                 40.0,
                 30.0,
                 "percent",
@@ -309,7 +309,7 @@ class DescribeWhatAGateReports:
                 "expired-bytes",
                 "prod/analytics",
                 "refused",
-                "60 bytes expire (plus 7 days); the limit is 55",
+                "60 bytes would expire (plus 7 days); the limit is 55",
                 60,
                 55,
                 "bytes",
@@ -334,12 +334,12 @@ class DescribeWhatAGateReports:
             (
                 {"action": Action.CLEAR},
                 "clear",
-                "all GC rules are removed: without rules, no collector runs, and no storage is reclaimed",
+                "all GC rules are removed; without rules, no collector runs and no storage is reclaimed",
             ),
             (
                 {"impact": Impact(ImpactStatus.UNKNOWN, reason="time-out")},
                 "unknown-impact",
-                "what expires is unknown: time-out",
+                "it is unknown which objects would expire: time-out",
             ),
             (
                 {"branch_lifecycle": PoliciesPlan(Action.CLEAR)},
@@ -353,7 +353,7 @@ class DescribeWhatAGateReports:
                     )
                 },
                 "unknown-impact",
-                "expirations by object lifecycle rules are not simulated",
+                "object lifecycle rules are not simulated, so it is unknown which objects they would expire",
             ),
         ],
     )

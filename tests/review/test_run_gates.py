@@ -139,8 +139,8 @@ class DescribeTags:
         assert (gate.outcome.value, gate.value, gate.stops) == ("warned", 3, "lifecycle run")
         assert (gate.scope, gate.limit, gate.unit, gate.horizon) == ("prod/analytics", 0, "tags", "now")
         assert gate.message == (
-            "3 tags (v1, v2, v3) may lose data once `lakeplan branches run` deletes f-1, f-2:"
-            " a tag keeps no data"
+            "3 tags (v1, v2, v3) may lose data once `lakeplan branches run` deletes f-1, f-2,"
+            " because a tag keeps no data"
         )
 
     def it_names_five_of_several(self) -> None:
@@ -148,7 +148,7 @@ class DescribeTags:
         gate = repository_gates(a_plan(*rows), TWO, SHUT)[-1]
         assert gate.value == 8
         assert "8 tags (all, v0, v1, v2, v3 and 3 more) may" in gate.message
-        assert "deletes f-0, f-1, f-2, f-3, f-4 and 2 more:" in gate.message
+        assert "deletes f-0, f-1, f-2, f-3, f-4 and 2 more, because" in gate.message
         (one,) = [g for g in repository_gates(a_plan(row("f-0", "v0")), TWO, SHUT) if g.gate == "tag-loss"]
         assert "1 tag (v0) may" in one.message
 

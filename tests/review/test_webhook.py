@@ -88,7 +88,7 @@ def it_gives_up_after_three_attempts(hook: Receiver) -> None:
     clock = Time()
     hook.answers = [(503, {}, b"")]
     (sent,) = send(hook, clock=clock)
-    assert sent.problem == "it is overloaded (status 503)"
+    assert sent.problem == "the webhook is overloaded (status 503)"
     assert len(hook.received) == 3
     assert clock.pauses == [1.0, 2.0]
 
@@ -119,7 +119,7 @@ def it_repeats_what_may_have_arrived_only_where_the_id_lets_it_be_dropped(
 def it_does_not_repeat_what_was_refused(hook: Receiver, status: int) -> None:
     hook.answers = [(status, {}, b"invalid_payload")]
     (sent,) = send(hook)
-    assert sent.problem == f"it returned status {status}"
+    assert sent.problem == f"the webhook returned status {status}"
     assert len(hook.received) == 1
 
 
@@ -128,7 +128,9 @@ def it_follows_no_redirect(hook: Receiver, status: int) -> None:
     with receiver() as other:
         hook.answers = [(status, {"Location": other.url}, b"")]
         (sent,) = send(hook)
-        assert sent.problem == f"it redirects (status {status}), which is not followed"
+        assert (
+            sent.problem == f"the webhook redirects (status {status}), and lakeplan does not follow redirects"
+        )
         assert other.received == []
         assert len(hook.received) == 1
 
@@ -167,7 +169,7 @@ def it_ends_within_its_time_however_slow_the_answer_is(hook: Receiver) -> None:
 
 def it_has_no_time_left_for_a_second_channel(hook: Receiver) -> None:
     (sent,) = send(hook, seconds=0.0)
-    assert sent.problem == "there was no time left to send it"
+    assert sent.problem == "the time limit was reached before it was sent"
     assert hook.received == []
 
 
@@ -196,8 +198,8 @@ def it_sends_the_rest_nowhere_once_a_message_was_refused(hook: Receiver) -> None
     assert [len(part.items) for part in sent] == [20, 20, 30]
     assert [part.problem for part in sent] == [
         "",
-        "it returned status 404",
-        "it returned status 404",
+        "the webhook returned status 404",
+        "the webhook returned status 404",
     ]
     assert len(hook.received) == 2
 
@@ -223,7 +225,7 @@ def it_says_who_is_told_by_nobody(hook: Receiver) -> None:
     )
     (sent,) = made.publish(Event.DRIFT, "title", [Item("a", owner="team")])
     assert sent.problem == (
-        "no channel accepts drift for a repository of owner 'team': set `notify.default` or `notify.owners`"
+        "no channel accepts drift for a repository of owner 'team'; set `notify.default` or `notify.owners`"
     )
 
 
@@ -249,8 +251,8 @@ class DescribeTheUrl:
             (f"https://me:{SECRET}@hooks.example.com/x", "is not a usable URL"),
             (f"https://hooks.example.com\\{SECRET}", "is not a usable URL"),
             (f"https://hooks.example.com/{SECRET}\r\nX-Header: 1", "is not a usable URL"),
-            (f"https://127.0.0.1:1/{SECRET}", "no connection"),
-            (f"https://does-not-exist.invalid/{SECRET}", "no connection"),
+            (f"https://127.0.0.1:1/{SECRET}", "the connection failed"),
+            (f"https://does-not-exist.invalid/{SECRET}", "the connection failed"),
         ],
     )
     def it_is_checked_and_never_said(

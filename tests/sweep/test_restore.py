@@ -344,7 +344,7 @@ class DescribeTheHistory:
         document = case.restore()
         assert (document["restored"], case.back()) == (1, {"data/a"})
         assert document["note"] == (
-            "the end was not recorded in the history: no permission;"
+            "the end of this step was not recorded in the history: no permission;"
             " the state does not count these objects until you run the command again (no permission)"
         )
 

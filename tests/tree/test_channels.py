@@ -61,7 +61,7 @@ def it_has_no_default_among_several(tmp_path: Path) -> None:
         ("notify: {channels: {a-b: {kind: slack}, a_b: {kind: slack}}}", "LAKEPLAN_NOTIFY_A_B_URL"),
         (
             "notify: {channels: {ops: {kind: slack}}, default: opps}",
-            "there is no channel 'opps': did you mean ops?",
+            "there is no channel 'opps'; did you mean ops?",
         ),
         ("notify: {channels: {ops: {kind: slack}}, owners: {t: none}}", "there is no channel 'none'"),
         ("notify: {channels: {ops: {kind: slack, events: [drit]}}}", "notify.channels.ops.events"),
@@ -82,4 +82,4 @@ def it_leaves_its_variables_to_no_server(tmp_path: Path, name: str) -> None:
     (tmp_path / "lakeplan.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as error:
         load_tree(tmp_path, {})
-    assert "LAKEPLAN_NOTIFY_… means something else" in "\n".join(error.value.problems)
+    assert "LAKEPLAN_NOTIFY_… has another meaning" in "\n".join(error.value.problems)

@@ -90,7 +90,7 @@ def it_reports_what_is_not_utf_8(folder: Path) -> None:
     (folder / "r" / "a.yaml").write_bytes(b"a: 1\nb: \xff\n")
     problems = Problems()
     assert TreeFiles(folder, problems).parse("r/a.yaml", AT, ()) is None
-    assert [str(p) for p in problems] == ["r/a.yaml:2:4: (top): this is not UTF-8 text"]
+    assert [str(p) for p in problems] == ["r/a.yaml:2:4: (top): the file is not UTF-8 text"]
 
 
 def it_reads_windows_line_ends_and_byte_order_marks(folder: Path) -> None:

@@ -43,8 +43,8 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
         ),
         ("  prod: {}", "3:9: servers.prod: the key endpoint_url is missing"),
         ("  prod: {endpoint_url: 'http://x', time_zone: Mars/Base}", "3:47: servers.prod.time_zone: there"),
-        ("  state: {endpoint_url: 'http://x'}", "3:3: servers.state: LAKEPLAN_STATE_… means something else"),
-        ("  Var-x: {endpoint_url: 'http://x'}", "3:3: servers.Var-x: LAKEPLAN_VAR_… means something else"),
+        ("  state: {endpoint_url: 'http://x'}", "3:3: servers.state: LAKEPLAN_STATE_… has another meaning"),
+        ("  Var-x: {endpoint_url: 'http://x'}", "3:3: servers.Var-x: LAKEPLAN_VAR_… has another meaning"),
         ("  9x: {endpoint_url: 'http://x'}", "3:3: servers.9x: a server name must begin with a letter"),
         (
             "  a-b: {endpoint_url: 'http://x'}\n  A_b: {endpoint_url: 'http://x'}",
@@ -61,15 +61,16 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
         ("  p: {endpoint_url: 'http://x', storages: {a: {type: local}}}", "3:47: servers.p.storages.a: a"),
         (
             "  p: {endpoint_url: 'http://x', storages: {a: {type: s3, inventory: 's3://b/inv/'}}}",
-            "3:69: servers.p.storages.a.inventory: this names no manifest.json; write where",
+            "3:69: servers.p.storages.a.inventory: this URL does not name a manifest.json; write the URL",
         ),
         (
             "  p: {endpoint_url: 'http://x', storages: {a: {type: s3, inventory: 'file:///manifest.json'}}}",
             "3:69: servers.p.storages.a.inventory: ",
         ),
         (
-            "  p: {endpoint_url: 'http://x', storages: {a: {type: azure, inventory: 's3://b/i/manifest.json'}}}",
-            "3:72: servers.p.storages.a.inventory: only a storage of the type s3 has an S3 inventory",
+            "  p: {endpoint_url: 'http://x', storages: {a: {type: azure, inventory:"
+            " 's3://b/i/manifest.json'}}}",
+            "3:72: servers.p.storages.a.inventory: only a storage of type s3 can have an S3 inventory",
         ),
         (
             "  p: {endpoint_url: 'http://x', storages: {a: {type: s3, inventory_max_age: soon}}}",
@@ -120,7 +121,7 @@ class DescribeVariables:
 
     def it_refuses_what_is_no_name(self, problem: Callable[..., str]) -> None:
         assert "is not the name of a variable" in problem(HEAD + "  p: {endpoint_url: 'http://${a b}'}\n")
-        assert "a ${ is never closed" in problem(HEAD + "  p: {endpoint_url: 'http://${a'}\n")
+        assert "a ${ has no closing }" in problem(HEAD + "  p: {endpoint_url: 'http://${a'}\n")
 
 
 def it_keeps_servers_apart_from_every_option_of_the_command() -> None:

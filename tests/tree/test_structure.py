@@ -15,15 +15,15 @@ import pytest
         ),
         (
             "zzzzzzzz: 1\n",
-            "lakeplan.yaml:3:1: zzzzzzzz: unknown key 'zzzzzzzz': known here: apiVersion, servers",
+            "lakeplan.yaml:3:1: zzzzzzzz: unknown key 'zzzzzzzz': known keys are apiVersion, servers",
         ),
         (
             "unmanaged: wran\n",
-            "lakeplan.yaml:3:12: unmanaged: expected one of ignore, warn, fail, this is the text",
+            "lakeplan.yaml:3:12: unmanaged: expected one of ignore, warn, fail, but this is the text",
         ),
         (
             "include: x\n",
-            "lakeplan.yaml:3:10: include: expected a list of paths or globs, this is the text 'x'",
+            "lakeplan.yaml:3:10: include: expected a list of paths or globs, but this is the text 'x'",
         ),
         ("state: {}\n", "lakeplan.yaml:3:8: state: the key url is missing"),
         (
@@ -55,12 +55,12 @@ import pytest
         ("profiles: {a: {use: [b]}}\n", "lakeplan.yaml:3:22: profiles.a.use[0]: there is no profile 'b'"),
         (
             "profiles: {a: {use: [a]}}\n",
-            "lakeplan.yaml:3:22: profiles.a.use: the profiles use each other in a circle: a → a",
+            "lakeplan.yaml:3:22: profiles.a.use: these profiles use each other in a cycle: a → a",
         ),
         ("profiles: {a: {gc: clear}}\n", "lakeplan.yaml:3:20: profiles.a.gc: `gc: clear` is allowed only in"),
         (
             "state: {url: 's3://${X}/y'}\n",
-            "lakeplan.yaml:3:14: state.url: variables are read only in the",
+            "lakeplan.yaml:3:14: state.url: variables are supported only in the",
         ),
     ],
 )
@@ -80,10 +80,11 @@ def it_reports_a_problem_of_the_root_file(problem: Callable[..., str], root: str
             "lakeplan.yaml:1:1: (top): the key apiVersion is missing",
         ),
         ("apiVersion: lakeplan/v1\n", "lakeplan.yaml:1:1: (top): the key servers is missing"),
-        ("- a\n", "lakeplan.yaml:1:1: (top): expected a map with apiVersion and servers, this is a list"),
+        ("- a\n", "lakeplan.yaml:1:1: (top): expected a map with apiVersion and servers, but this is a list"),
         (
             "hello\n",
-            "lakeplan.yaml:1:1: (top): expected a map with apiVersion and servers, this is the text 'hello'",
+            "lakeplan.yaml:1:1: (top): expected a map with apiVersion and servers, but this is the text"
+            " 'hello'",
         ),
     ],
 )
@@ -92,7 +93,7 @@ def it_reports_a_root_file_that_is_none(problem: Callable[..., str], text: str, 
 
 
 GC = "gc: {default_retention_days: 9, branches: [%s]}"
-EMPTY_GC = "this value is empty: write `gc: clear` (in the entry of one exactly named repository)"
+EMPTY_GC = "this value is empty; to remove the gc settings from the server, write `gc: clear` (in an entry"
 
 
 @pytest.mark.parametrize(
@@ -102,28 +103,34 @@ EMPTY_GC = "this value is empty: write `gc: clear` (in the entry of one exactly 
         ("gc: ~", f"9: gc: {EMPTY_GC}"),
         ("gc: null", f"9: gc: {EMPTY_GC}"),
         ("gc: {}", f"9: gc: {EMPTY_GC}"),
-        ("gc: ''", "9: gc: expected rules, {file: rules.json}, or the word clear, this is"),
+        ("gc: ''", "9: gc: expected rules, {file: rules.json}, or the word clear, but this is"),
         ("gc: cleared", "9: gc: expected rules"),
-        ("gc: []", "9: gc: expected rules, {file: rules.json}, or the word clear, this is a list"),
-        ("branch_lifecycle:", "5: branch_lifecycle: this value is empty: write `branch_lifecycle: "),
+        ("gc: []", "9: gc: expected rules, {file: rules.json}, or the word clear, but this is a list"),
+        (
+            "branch_lifecycle:",
+            "5: branch_lifecycle: this value is empty; to remove the branch_lifecycle settings",
+        ),
         ("branch_lifecycle: {policies: []}", "34: branch_lifecycle.policies: this value is empty"),
         ("object_lifecycle: {rules: ~}", "31: object_lifecycle.rules: this value is empty"),
-        ("sweep: ~", "12: sweep: this value is empty: write settings of the sweep"),
+        ("sweep: ~", "12: sweep: this value is empty; write settings of the sweep"),
         ("gc: {default_retention_days: 0}", "34: gc.default_retention_days: expected a whole"),
         ("gc: {default_retention_days: 36501}", "34: gc.default_retention_days: expected a whole"),
         ("gc: {default_retention_days: 21.0}", "34: gc.default_retention_days: expected a whole"),
         ("gc: {default_retention_days: true}", "34: gc.default_retention_days: expected a whole"),
         ("gc: {default_retention_days: 21d}", "34: gc.default_retention_days: expected a whole"),
-        ("gc: {branches: []}", "5: gc: gc resolves without default_retention_days"),
+        ("gc: {branches: []}", "5: gc: gc has no default_retention_days"),
         (GC % "{branch_id: a}", "48: gc.branches[0]: the key retention_days is missing"),
         (GC % "{retention_days: 4}", "48: gc.branches[0]: a rule needs either"),
         (GC % "{branch_id: a, pattern: b, retention_days: 4}", "48: gc.branches[0]: a rule needs"),
         (
             GC % "{branch_id: 7, retention_days: 4}",
-            '60: gc.branches[0].branch_id: expected a name, this is the number 7: put it in quotes, "7"',
+            '60: gc.branches[0].branch_id: expected a name, but this is the number 7; put it in quotes, "7"',
         ),
         (GC % "{branch_id: true, retention_days: 4}", "60: gc.branches[0].branch_id: expected a name"),
-        (GC % "{branch_id: off, retention_days: 4}", "60: gc.branches[0].branch_id: off is read as true or"),
+        (
+            GC % "{branch_id: off, retention_days: 4}",
+            "60: gc.branches[0].branch_id: other YAML readers read off as true or",
+        ),
         (GC % "{branch_id: a-*, retention_days: 4}", "60: gc.branches[0].branch_id: 'a-*' is not a"),
         (GC % "{branch_id: a b, retention_days: 4}", "60: gc.branches[0].branch_id: 'a b' is not a valid"),
         (GC % "{pattern: a/*, retention_days: 4}", "58: gc.branches[0].pattern: the pattern 'a/*' ca"),
@@ -176,7 +183,7 @@ EMPTY_GC = "this value is empty: write `gc: clear` (in the entry of one exactly 
             "object_lifecycle: {rules: [{id: a, branches: [x], prefix: p, expire_after_days: 3}]}",
             "63: object_lifecycle.rules[0].prefix: ",
         ),
-        ("use: standard", "10: use: expected a list of names, this is the text 'standard'"),
+        ("use: standard", "10: use: expected a list of names, but this is the text 'standard'"),
     ],
 )
 def it_reports_a_problem_of_an_entry(problem: Callable[..., str], settings: str, line: str) -> None:
@@ -206,7 +213,7 @@ def it_reports_a_problem_of_an_entry(problem: Callable[..., str], settings: str,
         (
             "sweep: {engine: lakefs-spark-client}",
             "5:21: repositories.data-a.sweep.engine: sweep.engine lakefs-spark-client does not support holds"
-            " and would delete what they keep; use builtin",
+            " and would delete held data; use builtin",
         ),
         ("sweep: {engine: builtin, mode: quarantine, rate: 5}", ""),
     ],
@@ -244,10 +251,7 @@ def it_reports_a_key_that_names_no_repository(problem: Callable[..., str], key: 
 def it_refuses_clear_on_a_glob(problem: Callable[..., str]) -> None:
     for block in ("gc", "branch_lifecycle", "object_lifecycle"):
         text = problem("", f'  "data-*": {{{block}: clear}}')
-        assert (
-            f"repositories.data-*.{block}: `{block}: clear` is allowed only in the entry of one exactly"
-            in text
-        )
+        assert f"repositories.data-*.{block}: `{block}: clear` is allowed only in an entry with the" in text
 
 
 def it_refuses_an_entry_whose_children_were_commented_out(problem: Callable[..., str]) -> None:
@@ -271,9 +275,9 @@ def it_holds_every_day_to_the_bounds(tree: Any) -> None:
     )
     files = {"repositories/gc.json": '{"default_retention_days": 60}'}
     assert [line.split(":")[0] + line.rpartition(":")[2] for line in tree.problems(root, entries, files)] == [
-        "lakeplan.yaml 51 days is outside the tree's bounds, 5 to 50",
-        "repositories/a.yaml 4 days is outside the tree's bounds, 5 to 50",
-        "repositories/gc.json 60 days is outside the tree's bounds, 5 to 50",
+        "lakeplan.yaml 51 is outside the bounds of the tree, 5 to 50 days",
+        "repositories/a.yaml 4 is outside the bounds of the tree, 5 to 50 days",
+        "repositories/gc.json 60 is outside the bounds of the tree, 5 to 50 days",
     ]
 
 

@@ -118,7 +118,7 @@ profiles:
 
     def it_refuses_to_drop_what_is_not_inherited(self, problem: Callable[..., str]) -> None:
         entries = "  team-a: {use: [base], gc: {branches: [{branch_id: mian, remove: true}]}}"
-        assert "nothing inherited is called gc.branches[mian]" in problem(self.ROOT, entries)
+        assert "no inherited item is called gc.branches[mian]" in problem(self.ROOT, entries)
 
     def it_clears_what_is_inherited(self, tree: Any) -> None:
         loaded = tree.load(self.ROOT, '  "*": {use: [base]}\n  team-a: {gc: clear}')
@@ -230,7 +230,9 @@ class DescribeGlobsThatLackTheirDefault:
     def it_refuses_one_that_nothing_weaker_completes(self, problem: Callable[..., str]) -> None:
         entries = f'  "team-*": {self.BRANCHES}\n  team-a: {{gc: {{default_retention_days: 5}}}}'
         text = problem("", entries)
-        assert text.startswith("repositories/a.yaml:3:14: repositories.team-*.gc: gc resolves without")
+        assert text.startswith(
+            "repositories/a.yaml:3:14: repositories.team-*.gc: gc has no default_retention_days"
+        )
 
     def it_takes_one_that_a_weaker_glob_completes(self, tree: Any) -> None:
         entries = f'  "*": {{gc: {{default_retention_days: 5}}}}\n  "team-*": {self.BRANCHES}'
@@ -238,7 +240,7 @@ class DescribeGlobsThatLackTheirDefault:
 
     def it_refuses_one_that_others_complete_for_some_names_only(self, problem: Callable[..., str]) -> None:
         entries = f'  "*b": {self.BRANCHES}\n  "a*": {{gc: {{default_retention_days: 5}}}}'
-        assert "repositories.*b.gc: gc resolves without" in problem("", entries)
+        assert "repositories.*b.gc: gc has no default_retention_days" in problem("", entries)
 
     def it_refuses_to_resolve_a_live_repository_that_lacks_it(self, tree: Any) -> None:
         """Where many globs overlap validation does not look at every name; resolving does."""
@@ -247,7 +249,7 @@ class DescribeGlobsThatLackTheirDefault:
         assert len(loaded.resolve("prod", ["a-b"])) == 1
         with pytest.raises(TreeError) as error:
             loaded.resolve("prod", ["a-b", "x-b"])
-        assert "repositories.x-b.gc: gc resolves without" in error.value.problems[0]
+        assert "repositories.x-b.gc: gc has no default_retention_days" in error.value.problems[0]
 
 
 class DescribeFilesForLakectl:
@@ -309,7 +311,8 @@ class DescribeFilesForLakectl:
 class DescribeServersAndEntries:
     TWO = (
         "apiVersion: lakeplan/v1\n"
-        "servers: {prod: {endpoint_url: 'https://p.example.com'}, lab: {endpoint_url: 'https://l.example.com'}}\n"
+        "servers: {prod: {endpoint_url: 'https://p.example.com'}, lab: {endpoint_url:"
+        " 'https://l.example.com'}}\n"
     )
 
     def it_takes_one_name_on_two_servers(self, tree: Any) -> None:
@@ -323,15 +326,15 @@ class DescribeServersAndEntries:
         assert loaded.servers_of("lab/data-a") == ["lab"]
 
     def it_asks_for_a_server_where_there_are_several(self, problem: Callable[..., str]) -> None:
-        assert "several servers (prod, lab): name one" in problem(self.TWO, "  data-a: {}")
+        assert "the tree has several servers (prod, lab); name one" in problem(self.TWO, "  data-a: {}")
 
     def it_refuses_a_server_that_is_not_there(self, problem: Callable[..., str]) -> None:
         text = problem("", "  data-a: {server: prd}")
-        assert "a.yaml:3:20: repositories.data-a.server: there is no server 'prd': did you mean prod?" in text
+        assert "a.yaml:3:20: repositories.data-a.server: there is no server 'prd'; did you mean prod?" in text
         assert "did you mean prod?" in problem("defaults: {server: prof}\n")
 
     def it_refuses_a_key_and_a_server_that_differ(self, problem: Callable[..., str]) -> None:
-        assert "the key says server 'prod'" in problem(self.TWO, "  prod/data-a: {server: lab}")
+        assert "the key names the server 'prod'" in problem(self.TWO, "  prod/data-a: {server: lab}")
 
     def it_finds_a_repository_in_two_files(self, problem: Callable[..., str]) -> None:
         files = {"repositories/b.yaml": "apiVersion: lakeplan/v1\nrepositories: {prod/data-a: {}}\n"}
@@ -393,15 +396,15 @@ class DescribeOverrides:
             ),
             (
                 "{repository: data-a, gate: expired-objects, reason: r, max: 5TB, expires: 2027-01-01}",
-                "write max in percent",
+                "write `max` in percent",
             ),
             (
                 "{repository: data-a, gate: at-risk, reason: r, max: 5%, expires: 2027-01-01}",
-                "write max in objects",
+                "write `max` in objects",
             ),
             (
                 "{repository: data-a, gate: deleted-branches, reason: r, max: 5GB, expires: 2027-01-01}",
-                "write max in branches",
+                "write `max` in branches",
             ),
             (
                 '{repository: data-a, gate: clear, reason: " \\u00a0", expires: 2027-01-01}',
@@ -415,9 +418,9 @@ class DescribeOverrides:
     def it_gives_the_new_name_of_a_renamed_key(self, problem: Callable[..., str]) -> None:
         old = "acknowledge:\n  - {repository: data-a, gate: expired-bytes, max: 5TB, reason: moved}\n"
         assert problem(old, "  data-a: {}").endswith(
-            "acknowledge: acknowledge is now overrides: move its values there"
+            "acknowledge: acknowledge is now called overrides; move its values there"
         )
-        moved = "lifecycle is now branch_lifecycle: move its values there"
+        moved = "lifecycle is now called branch_lifecycle; move its values there"
         entries = "  data-a:\n    lifecycle: {exempt: [keep-*], min_keep: 3}"
         assert problem("", entries).endswith(f":4:5: repositories.data-a.lifecycle: {moved}")
         assert moved in problem("profiles:\n  std: {lifecycle: {min_keep: 3}}\n", "  data-a: {}")
@@ -426,7 +429,7 @@ class DescribeOverrides:
 def it_refuses_a_folder_without_a_tree(tmp_path: Path) -> None:
     with pytest.raises(TreeError, match=r"there is no lakeplan.yaml") as error:
         load_tree(tmp_path, {})
-    assert error.value.hint == "Give the tree's folder with -C DIR."
+    assert error.value.hint == "Name the folder of the tree with -C DIR."
     (tmp_path / "lakeplan.yml").write_text("")
     with pytest.raises(TreeError) as error:
         load_tree(tmp_path, {})

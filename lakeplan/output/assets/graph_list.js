@@ -134,7 +134,7 @@ class GraphView {
     event.preventDefault();
   }
 
-  /* To the next commit that changes sides, and round at the end. */
+  /* Goes to the next commit whose verdict changes, and wraps around at the end. */
   jump(step) {
     const many = this.shown.length;
     let n = this.chosen >= 0 && this.place[this.chosen] >= 0 ? this.place[this.chosen] : step > 0 ? -1 : 0;
@@ -158,7 +158,7 @@ class GraphView {
     this.remember();
   }
 
-  /* The address then leads to this commit; not at every key that is held down, which browsers refuse. */
+  /* Lets the address lead to this commit, but not at every repeat of a held key, which browsers refuse. */
   remember() {
     clearTimeout(this.later);
     this.later = setTimeout(() => this.address(), 400);

@@ -20,7 +20,7 @@ function fitCanvas(canvas, width, height) {
   return pen;
 }
 
-/* Shapes as well as colours tell verdicts apart. */
+/* Verdicts differ in shape as well as in colour. */
 function mark(pen, verdict, x, y, size, colours) {
   pen.fillStyle = pen.strokeStyle = colours[verdict];
   pen.beginPath();
@@ -42,7 +42,7 @@ function mark(pen, verdict, x, y, size, colours) {
   } else pen.fill();
 }
 
-/* How far the lanes reach: many lanes stand closer, and the last ones on one another. */
+/* The width of the lanes: many lanes are closer together, and the last ones overlap. */
 function laneScale(lanes, room) {
   const widest = Math.min(WIDEST, room / 4);
   const step = Math.max(3, Math.min(11, widest / lanes));
@@ -85,7 +85,7 @@ function drawLanes(canvas, graph, { shown, place, nearest }, top, height, colour
   return lanes.width;
 }
 
-/* The whole history, the newest at the right. Rare verdicts are drawn last, and a little larger. */
+/* The whole history, with the newest commits on the right. Rare verdicts are drawn last and slightly larger. */
 class Overview {
   constructor(canvas) {
     this.canvas = canvas;
@@ -139,7 +139,7 @@ class Overview {
     }
   }
 
-  /* The rows in sight, and the one that is chosen, over the picture that stands. */
+  /* Draws the visible rows and the selected row over the existing picture. */
   showWindow(graph, from, to, chosen, colours) {
     if (!this.drawn) return;
     const pen = this.canvas.getContext("2d");
@@ -157,7 +157,7 @@ class Overview {
     pen.stroke();
   }
 
-  /* The row nearest to a point of the picture. */
+  /* Returns the row nearest to a point of the picture. */
   rowAt(graph, x, y) {
     const step = (this.width - 2 * PAD) / Math.max(1, graph.length - 1);
     const middle = Math.round((this.width - PAD - x) / step);

@@ -12,7 +12,7 @@ const MEANINGS = {
 const counted = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 const dateOf = (seconds) => {
   const moment = new Date(seconds * 1000);
-  return Number.isNaN(moment.getTime()) ? "outside any calendar" : moment.toISOString().slice(0, 10);
+  return Number.isNaN(moment.getTime()) ? "date out of range" : moment.toISOString().slice(0, 10);
 };
 const short = (id) => id.slice(0, 12);
 
@@ -37,7 +37,7 @@ function reason(graph, side, row) {
   const columns = graph.rows[side];
   if (!columns) return "No rules are set, so no collector runs and nothing expires.";
   const branch = columns.branch[row];
-  if (branch === NOBODY) return "No branch leads here, so nothing keeps it.";
+  if (branch === NOBODY) return "No branch reaches this commit, so nothing keeps it.";
   const keeper = keeperOf(graph, side, branch);
   const until = columns.until[row];
   if (until === null) return `It is the HEAD of ${keeper.name}, and is kept as long as the branch does not move.`;

@@ -1,4 +1,4 @@
-/* Last: everything begins, and the page says that it can be used. */
+/* Loaded last: starts everything, then marks the page as ready. */
 const opened = new Map();
 function graphOf(number) {
   if (!opened.has(number)) opened.set(number, new Graph(JSON.parse(byId(`graph-${number}`).textContent)));

@@ -1,4 +1,4 @@
-/* Last: everything begins, and the page says that it can be used. */
+/* Loaded last: starts everything, then marks the page as ready. */
 root.dataset.script = "on";
 startTheme();
 startSorting();
