@@ -244,12 +244,7 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
             "the bucket keeps unfinished uploads; add a lifecycle rule that aborts incomplete uploads",
             "",
         ),
-        (
-            has_failed_runs,
-            "settings",
-            "a collector run failed",
-            f"lakeplan sweep list --collector-runs {target}",
-        ),
+        (has_failed_runs, "settings", "a collector failed", f"lakeplan sweep list --collector-runs {target}"),
     ]
     return [
         {"severity": severity, "problem": problem, "command": command}

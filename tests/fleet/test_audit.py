@@ -275,7 +275,7 @@ def it_names_runs_of_collectors_and_their_failures(lake: Lake, repo: LakeReposit
     file.write_bytes(data.replace(b'"success": true', b'"success": false'))
     row = audited(lake)
     assert [(one["run_id"], one["success"]) for one in row["collector_runs"]] == [("run1", False)]
-    assert "a collector run failed" in [one["problem"] for one in row["advice"]]
+    assert "a collector failed" in [one["problem"] for one in row["advice"]]
 
 
 def it_sees_deleted_branches_only_with_a_dump(lake: Lake, repo: LakeRepository) -> None:
