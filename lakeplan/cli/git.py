@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import resource
 import select
 import subprocess
@@ -34,7 +35,10 @@ _EXECUTABLE = "100755"
 _REAL_FILES = ("100644", _EXECUTABLE)
 _SYMLINK = "120000"
 _FOLDER = "040000"
+_HEAD = re.compile(r"(?:HEAD|@)(?:$|[~^@{])")
+"""The commit that is checked out, whatever names branches and tags have."""
 _SETTINGS = {
+    "core.warnAmbiguousRefs": "true",
     "safe.bareRepository": "explicit",
     "protocol.allow": "never",
     "core.fsmonitor": "false",
@@ -103,9 +107,16 @@ def find_work_folder(folder: Path) -> WorkFolder:
 
 
 def commit_of(work: WorkFolder, ref: str) -> str:
-    """The commit (hex id) that ``ref`` names. Raises LakeplanError."""
-    answer = _git(work.top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    """The commit (hex id) that ``ref`` names. Raises LakeplanError, also if ``ref`` names several: git would
+    choose a tag ``origin/main``, which anybody who may push can create, over the branch."""
+    answer = _git(work.top, "rev-parse", "--verify", "--end-of-options", f"{ref}^{{commit}}")
     commit = answer.stdout.decode("ascii", "replace").strip()
+    if b"' is ambiguous" in answer.stderr and not _HEAD.match(ref) and ref.lower() != commit:
+        raise LakeplanError(
+            f"{ref!r} names several commits in this git repository",
+            where=str(work.top),
+            hint="Use the full name, such as refs/remotes/origin/main, or delete the tag of the same name.",
+        )
     if answer.returncode or not commit:
         raise LakeplanError(
             f"this git repository has no commit {ref!r}",

@@ -75,6 +75,30 @@ def it_names_a_commit_that_is_not_there(repository: Path, ref: str) -> None:
     assert "shallow" in caught.value.hint
 
 
+@pytest.mark.parametrize("kind", ["branch", "short id"])
+def it_compares_with_no_tag_that_has_the_name_of_another_commit(repository: Path, kind: str) -> None:
+    work, before = find_work_folder(repository), git(repository, "rev-parse", "HEAD^")
+    git(repository, "update-ref", "refs/remotes/origin/main", before)
+    name = "origin/main" if kind == "branch" else before[:10]
+    assert commit_of(work, name) == before
+    git(repository, "tag", name, "HEAD")
+    with pytest.raises(LakeplanError, match="names several commits") as caught:
+        commit_of(work, name)
+    assert "full name" in caught.value.hint
+    for full in ("refs/remotes/origin/main", before):
+        assert commit_of(work, full) == before
+
+
+def it_finds_commits_whose_names_somebody_gave_to_a_tag_too(repository: Path) -> None:
+    work, before = find_work_folder(repository), git(repository, "rev-parse", "HEAD^")
+    for name in ("HEAD", before):
+        git(repository, "update-ref", f"refs/tags/{name}", "HEAD" if name == before else before)
+    assert [commit_of(work, ref) for ref in ("HEAD^1", "HEAD~1", "@^", before, before.upper())] == [
+        before
+    ] * 5
+    assert commit_of(work, "HEAD") == git(repository, "rev-parse", "refs/heads/main")
+
+
 def it_says_when_a_folder_is_in_no_work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LakeplanError, match="--base needs a git repository: not in a git"):
         find_work_folder(tmp_path)
