@@ -20,7 +20,7 @@ from lakeplan import limits
 from lakeplan.errors import LakeplanError
 from lakeplan.hosts.client import reads_answers
 from lakeplan.hosts.github import COMMIT, GitHub
-from lakeplan.hosts.protocols import Comment, Host, HostError, Request
+from lakeplan.hosts.protocols import Comment, Host, HostError, Request, moment
 from lakeplan.lakefs.credentials import Secret
 
 LIMIT = 65_536
@@ -198,10 +198,6 @@ def asked_in(event: Mapping[str, Any]) -> Asked | None:
         number=int(issue["number"]),
         url=str(comment.get("html_url") or ""),
     )
-
-
-def moment(text: object) -> datetime:
-    return datetime.fromisoformat(str(text))
 
 
 @reads_answers

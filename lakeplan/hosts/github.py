@@ -246,7 +246,7 @@ class GitHub:
     def is_planning(self, run: Mapping[str, Any], request: Request, workflow: str) -> bool:
         """Return whether a run planned the last commit of a pull request with the file ``workflow``."""
         return (
-            str(run["path"]).partition("@")[0] == workflow
+            _is_file(str(run["path"]), workflow)
             and run["event"] == "pull_request"
             and run["head_sha"] == request.head
             and run["head_branch"] == request.branch
@@ -281,6 +281,13 @@ class GitHub:
         member = f"/orgs/{quote(organization, safe='')}/teams/{quote(slug, safe='')}/memberships"
         answer = self.client.call("GET", f"{member}/{quote(login, safe='')}", accept=(404,), token=token)
         return answer.status == 200 and answer.json().get("state") == "active"
+
+
+def _is_file(path: str, workflow: str) -> bool:
+    """Return whether the path of a run, which may end with ``@`` and a ref, is that of a workflow. The file
+    ``lakeplan.yml@x.yml`` is another one."""
+    file, _, ref = path.partition("@")
+    return file == workflow and re.search(r"\.ya?ml(?:@|$)", ref, re.IGNORECASE) is None
 
 
 _MEMBER = b"PK\x01\x02"

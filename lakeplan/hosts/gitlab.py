@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from lakeplan.errors import UsageError
 from lakeplan.hosts.client import HostClient, reads_answers
-from lakeplan.hosts.protocols import OBJECTS_FILE, PLAN_FILE, Comment, HostError, NoPlan, Request
+from lakeplan.hosts.protocols import OBJECTS_FILE, PLAN_FILE, Comment, HostError, NoPlan, Request, moment
 from lakeplan.lakefs.credentials import Secret
 from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.values.local import write_file
@@ -127,19 +128,16 @@ class GitLab:
     # ---- plans
     @reads_answers
     def fetch_plan(self, request: Request, folder: Path) -> Path:
+        since = self._compared_since(request)
         jobs = [
             int(job["id"])
             for listed in self.client.pages(f"{self._project}/merge_requests/{request.number}/pipelines")
-            if self._is_ours(int(listed["id"]), request)
+            if self._is_ours(int(listed["id"]), request, since)
             for job in self.client.pages(f"{self._project}/pipelines/{int(listed['id'])}/jobs")
             if job["name"] == JOB and job["artifacts"]
         ]
         if not jobs:
-            raise NoPlan(
-                f"there is no plan for merge request {request.number} at {request.head}, "
-                "or the plan has expired",
-                hint="Open a new merge request, whose pipeline makes a new plan.",
-            )
+            raise _no_plan(request)
         kept = f"{self._project}/jobs/{max(jobs)}/artifacts/{FOLDER}"
         write_file(folder / PLAN_FILE, self.client.download(f"{kept}/{PLAN_FILE}"))
         try:
@@ -149,10 +147,25 @@ class GitLab:
         write_file(folder / OBJECTS_FILE, objects)
         return folder / PLAN_FILE
 
-    def _is_ours(self, pipeline_id: int, request: Request) -> bool:
+    def _compared_since(self, request: Request) -> str | None:
+        """Return since when the last commit is compared with the present base, or None if it never had
+        another base. A pipeline from before that planned a change of another target branch, which may have
+        had weaker safety settings."""
+        listed = self.client.pages(f"{self._project}/merge_requests/{request.number}/versions")
+        versions = [v for v in listed if v["head_commit_sha"] == request.head]
+        versions.sort(key=lambda version: int(version["id"]), reverse=True)
+        if not versions:
+            raise _no_plan(request)
+        base = versions[0]["base_commit_sha"]
+        same = list(takewhile(lambda version: version["base_commit_sha"] == base, versions))
+        return None if len(same) == len(versions) else str(same[-1]["created_at"])
+
+    def _is_ours(self, pipeline_id: int, request: Request, since: str | None) -> bool:
         """Return whether a pipeline ran for this merge request at its last commit, or at the merge of that
-        commit into an ancestor of the pushed commit."""
+        commit into an ancestor of the pushed commit, and began after ``since``."""
         pipeline = self.client.get(f"{self._project}/pipelines/{pipeline_id}")
+        if since is not None and moment(pipeline["created_at"]) <= moment(since):
+            return False
         if (
             pipeline["source"] != "merge_request_event"
             or pipeline["project_id"] != self._here
@@ -172,3 +185,10 @@ class GitLab:
         refs = f"refs[]={quote(others[0], safe='')}&refs[]={quote(commit, safe='')}"
         merge_base = self.client.get(f"{self._project}/repository/merge_base?{refs}")
         return bool(merge_base["id"] == others[0])
+
+
+def _no_plan(request: Request) -> NoPlan:
+    return NoPlan(
+        f"there is no plan for merge request {request.number} at {request.head}, or the plan has expired",
+        hint="Open a new merge request, whose pipeline makes a new plan.",
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,11 @@ class HostError(LakeplanError):
 
 class NoPlan(LakeplanError):
     """A merge does not have a reviewed plan."""
+
+
+def moment(text: object) -> datetime:
+    """Return a time in an answer of a host, which names its time zone. Raises ValueError."""
+    return datetime.fromisoformat(str(text))
 
 
 @dataclass(frozen=True)

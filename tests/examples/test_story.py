@@ -489,6 +489,9 @@ def it_tells_the_same_story_on_gitlab(tmp_path, runner, host, handle, lake, fold
             }
         ],
         ("GET", "/projects/3/merge_requests/7/approvals"): {"approved_by": [{"user": {"username": "ada"}}]},
+        ("GET", "/projects/3/merge_requests/7/versions"): [
+            {"id": 1, "head_commit_sha": head, "base_commit_sha": work.sh("git rev-parse HEAD^1")}
+        ],
         ("GET", "/projects/3/merge_requests/7/pipelines"): [{"id": 50}],
         ("GET", "/projects/3/pipelines/50"): {
             "source": "merge_request_event",

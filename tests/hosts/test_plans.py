@@ -122,6 +122,8 @@ class DescribeGitHub:
     OTHERS = (
         {"path": ".github/workflows/evil.yml"},
         {"path": ".github/workflows/lakeplan.yml/../evil.yml"},
+        {"path": ".github/workflows/lakeplan.yml@evil.yml"},
+        {"path": ".github/workflows/lakeplan.yml@evil.yaml@refs/pull/7/merge"},
         {"event": "push"},
         {"event": "workflow_dispatch"},
         {"event": "pull_request_target"},
@@ -304,6 +306,15 @@ class DescribeGitHub:
         assert "token" not in str(failed.value).replace("TOKEN", "")
 
 
+VERSION = {
+    "id": 1,
+    "head_commit_sha": HEAD,
+    "base_commit_sha": "b0" * 20,
+    "created_at": "2026-03-31T11:00Z",
+}
+"""Of a merge request, as GitLab compares its last commit with the target branch."""
+
+
 class DescribeGitLab:
     @pytest.fixture
     def gitlab(self, host):
@@ -361,6 +372,7 @@ class DescribeGitLab:
         """Puts pipelines of the merge request on the host, the newest last, each with a separate plan."""
 
         def put(*pipelines):
+            host.answers["GET", "/projects/3/merge_requests/7/versions"] = [VERSION]
             host.answers["GET", "/projects/3/merge_requests/7/pipelines"] = [
                 {"id": 50 + n} for n in range(len(pipelines))
             ]
@@ -370,6 +382,7 @@ class DescribeGitLab:
                     "project_id": 3,
                     "ref": "refs/merge-requests/7/head",
                     "sha": HEAD,
+                    "created_at": "2026-03-31T12:00:00.000Z",
                 }
                 host.answers["GET", f"/projects/3/pipelines/{50 + n}"] = {**known, **differs}
                 jobs = [
@@ -424,6 +437,27 @@ class DescribeGitLab:
         host.answers["GET", "/projects/3/repository/merge_base"] = {"id": base}
         pipelines({"sha": merge, "ref": "refs/merge-requests/7/merge"})
         assert self.found(gitlab, tmp_path) == expected
+
+    @pytest.mark.parametrize(("at", "expected"), [("11:59:59.999", 0), ("12:00:00.001", None)])
+    @pytest.mark.parametrize("between", [(), ({"id": 2, "head_commit_sha": "c3" * 20},)])
+    def it_takes_no_pipeline_from_before_the_target_branch_was_changed(
+        self, host, gitlab, pipelines, tmp_path, at, expected, between
+    ):
+        """Its plan was compared with the other branch, which may have had weaker safety settings."""
+        pipelines({})
+        now = {**VERSION, "id": 3, "base_commit_sha": "b1" * 20, "created_at": f"2026-03-31T{at}Z"}
+        later = {**now, "id": 4, "created_at": "2026-03-31T13:00:00.000Z"}
+        listed = [later, now, *({**VERSION, **one} for one in between), VERSION]
+        host.answers["GET", "/projects/3/merge_requests/7/versions"] = listed
+        assert self.found(gitlab, tmp_path) == expected
+
+    @pytest.mark.parametrize("versions", [[], [{**VERSION, "head_commit_sha": "c3" * 20}]])
+    def it_takes_no_plan_of_a_commit_that_was_compared_with_nothing(
+        self, host, gitlab, pipelines, tmp_path, versions
+    ):
+        pipelines({})
+        host.answers["GET", "/projects/3/merge_requests/7/versions"] = versions
+        assert self.found(gitlab, tmp_path) is None
 
     def it_fetches_the_objects_beside_the_plan(self, host, gitlab, pipelines, tmp_path):
         pipelines({})
