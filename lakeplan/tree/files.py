@@ -23,7 +23,7 @@ _NOT_OURS = frozenset({".git", ".lakeplan"})
 
 class TreeFiles:
     """The files of a tree, by their relative paths with ``/`` between parts. Each file is parsed once.
-    ``edited`` has texts, by real path, that are read instead of the files."""
+    ``edited`` has texts, by real path, that are read instead of the files, which need not exist yet."""
 
     def __init__(self, root: Path, problems: Problems, edited: Mapping[Path, str] | None = None) -> None:
         self.root = root
@@ -128,18 +128,28 @@ class TreeFiles:
         try:
             if len(parts) > limits.INCLUDE_PARTS:
                 raise TooLarge(f"a pattern may have at most {limits.INCLUDE_PARTS} parts")
-            files = sorted(set(self._matching("", parts, set())))
+            files = sorted({*self._matching("", parts, set()), *self._new_files(parts)})
         except TooLarge as error:
             self._problems.add(at, path, str(error))
             return []
         for file in files:
             if not self.is_inside(file):
                 self._problems.add(at, path, f"{file} leads out of the tree through a symbolic link")
-            elif file != ROOT_FILE and os.path.isfile(self.root / file):
+            elif file != ROOT_FILE and (self._is_new(file) or os.path.isfile(self.root / file)):
                 matching.append(file)
         if not matching and parts and not any(c in pattern for c in "*?["):
             self._problems.add(at, path, f"there is no file {pattern}")
         return matching
+
+    def _is_new(self, file: str) -> bool:
+        return self._real_root / file in self._edited and not os.path.lexists(self.root / file)
+
+    def _new_files(self, parts: list[str]) -> Iterator[str]:
+        """Yield the matching files that are only in ``edited``."""
+        for real in self._edited:
+            file = real.relative_to(self._real_root).as_posix()
+            if self._is_new(file) and _fits(file.split("/"), parts):
+                yield file
 
     def _matching(self, folder: str, parts: list[str], done: set[tuple[str, int]]) -> Iterator[str]:
         """Yield files. ``done`` has the folders that were read and the number of remaining parts of the
@@ -162,7 +172,7 @@ class TreeFiles:
             if head == "**":
                 if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
                     yield from self._matching(here, parts, done)
-            elif fnmatchcase(entry.name, head) and (head.startswith(".") or not entry.name.startswith(".")):
+            elif _named(entry.name, head):
                 if not rest:
                     yield here
                 elif entry.is_dir():
@@ -179,6 +189,20 @@ class TreeFiles:
         if self._visited > limits.TREE_ENTRIES:
             raise TooLarge(f"include reads more than {limits.TREE_ENTRIES:,} files and folders")
         return sorted(listed, key=lambda e: e.name)
+
+
+def _named(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) and (pattern.startswith(".") or not name.startswith("."))
+
+
+def _fits(names: list[str], parts: list[str]) -> bool:
+    """Return whether a path, by its names, matches the parts of a pattern."""
+    if not parts:
+        return not names
+    head, *rest = parts
+    if head != "**":
+        return bool(names) and _named(names[0], head) and _fits(names[1:], rest)
+    return _fits(names, rest) or (len(names) > 1 and not names[0].startswith(".") and _fits(names[1:], parts))
 
 
 def _folded(parts: list[str]) -> list[str]:

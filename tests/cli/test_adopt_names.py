@@ -12,7 +12,7 @@ from lakeplan.tree.tree import load_tree
 
 ROOT = """apiVersion: lakeplan/v1
 servers: {prod: {endpoint_url: https://lakefs.example.com}}
-include: ["repositories/*.yaml"]
+include: ["repositories/*.yaml", "away/*.yaml"]
 repositories:
   "*": {gc: {default_retention_days: 30}}
 """

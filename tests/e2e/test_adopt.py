@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lakeplan.cli.commands import claims
+
 HEAD = "apiVersion: lakeplan/v1\n"
 
 
@@ -55,13 +57,43 @@ def it_leaves_a_file_alone_that_it_cannot_add_to(globbed):
     assert (globbed.tree / "repositories/adopted.yaml").read_text() == text
 
 
-def it_puts_back_what_was_there_when_the_tree_would_not_load(globbed):
+@pytest.mark.parametrize("before", [None, HEAD + "repositories:\n  team-1: {}\n"])
+def it_writes_no_entry_before_the_tree_was_checked(globbed, monkeypatch, before):
+    file = globbed.tree / "repositories/adopted.yaml"
+    if before is not None:
+        file.write_text(before)
+    load, seen = claims.load_tree, []
+
+    def look(*arguments, **more):
+        seen.append(file.read_text() if file.exists() else None)  # what a kill would leave now
+        return load(*arguments, **more)
+
+    monkeypatch.setattr(claims, "load_tree", look)
+    assert globbed.lakeplan("adopt").code == 0
+    assert seen == [before]
+    assert '"team-2": {}' in file.read_text()
+
+
+def it_keeps_what_a_person_saved_while_the_tree_was_checked(globbed, monkeypatch):
+    load, mine = claims.load_tree, HEAD + "repositories:\n  team-1: {owner: me}\n"
+
+    def save(*arguments, **more):
+        globbed.write("repositories/adopted.yaml", mine)
+        return load(*arguments, **more)
+
+    monkeypatch.setattr(claims, "load_tree", save)
+    refused = globbed.lakeplan("adopt")
+    assert (refused.code, "was changed in the meantime" in refused.err) == (1, True)
+    assert (globbed.tree / "repositories/adopted.yaml").read_text() == mine
+
+
+def it_leaves_what_was_there_when_the_tree_would_not_load(globbed):
     text = HEAD + "repositories:\n   team-1: {}\n"
     globbed.write("repositories/adopted.yaml", text)
     assert globbed.lakeplan("adopt").code == 1
     assert (globbed.tree / "repositories/adopted.yaml").read_text() == text
     assert globbed.lakeplan("adopt", "--file", "elsewhere/a.yaml").code == 1
-    assert not (globbed.tree / "elsewhere/a.yaml").exists()
+    assert not (globbed.tree / "elsewhere").exists()
 
 
 def it_follows_no_link_out_of_the_tree(globbed):

@@ -45,6 +45,20 @@ def it_expands_a_pattern(folder: Path, pattern: str, files: list[str]) -> None:
     assert expand(folder, pattern) == (files, [])
 
 
+@pytest.mark.parametrize(
+    "file", ["r/n.yaml", "r/x/n.yaml", "new/n.yaml", "new/x/n.yaml", "r/.n.yaml", "n/.h/n"]
+)
+@pytest.mark.parametrize(
+    "pattern", ["r/*.yaml", "r/**/*.yaml", "**/*.yaml", "**", "*/*/*.yaml", "new/n.yaml", "r/.*", "**/.h/*"]
+)
+def it_expands_a_pattern_to_a_file_that_is_not_written_yet(folder: Path, pattern: str, file: str) -> None:
+    edited = {(folder / file).resolve(): "apiVersion: lakeplan/v1\n"}
+    before = TreeFiles(folder, Problems(), edited).expand(pattern, AT, ("include", 0))
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_text("apiVersion: lakeplan/v1\n")
+    assert before == expand(folder, pattern)[0]
+
+
 @pytest.mark.parametrize("pattern", ["../x.yaml", "r/../../x.yaml", "/etc/passwd", "~/x", "C:/x", "a\0b"])
 def it_refuses_a_pattern_that_leaves_the_tree(folder: Path, pattern: str) -> None:
     files, problems = expand(folder, pattern)

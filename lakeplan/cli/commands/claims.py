@@ -26,7 +26,7 @@ from lakeplan.review.selection import Selection, lost_globs
 from lakeplan.tree.editing import double_quoted
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
-from lakeplan.values.local import SHARED, OutsideFolder, inside, write_file
+from lakeplan.values.local import OutsideFolder, inside, refuse_links
 from lakeplan.values.units import count_of
 
 
@@ -165,13 +165,14 @@ def newly_matched(session: Session, selection: Selection) -> tuple[list[str], li
 
 
 def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
-    """Adds an empty entry for each repository to a file of the tree. Raises LakeplanError and restores the
-    file if the tree would not contain the entries."""
+    """Adds an empty entry for each repository to a file of the tree. Raises LakeplanError, and writes
+    nothing if the tree would not contain the entries."""
     path = tree.root / file
     try:
-        inside(tree.root, path)
+        real = inside(tree.root, path)
     except OutsideFolder as error:
         raise UsageError(f"{file} {error}", hint="Give a file of the tree with --file.") from None
+    refuse_links(path, below=tree.root)
     before = read_text(path) if path.exists() else None
     text = (before or HEAD + REPOSITORIES).rstrip("\n") + "\n"
     if _TOP_KEY.findall(text)[-1:] != [REPOSITORIES.strip()]:
@@ -181,23 +182,19 @@ def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
             hint="Give another file with --file.",
         )
     text += "".join(f"  {_key(tree, key)}: {{}}\n" for key in keys)
+    # The file is written last, so a command that is killed leaves no entries that were not checked.
+    after = load_tree(tree.root, os.environ, edited={real: text})
+    entries = {(entry.server, entry.name) for entry in after.entries if not entry.is_glob}
+    if any(tuple(key.split("/", 1)) not in entries for key in keys):
+        raise ConfigError(
+            "the tree does not include the file",
+            where=str(file),
+            hint="Add it to `include`, or give another file with --file.",
+        )
+    if (read_text(path) if path.exists() else None) != before:
+        hint = "Run the command again. Nothing was written."
+        raise LakeplanError("the file was changed in the meantime", where=str(file), hint=hint)
     write_files(tree.root, {file.as_posix(): text})
-    try:
-        after = load_tree(tree.root, os.environ)
-        entries = {(entry.server, entry.name) for entry in after.entries if not entry.is_glob}
-        missing = [key for key in keys if tuple(key.split("/", 1)) not in entries]
-        if missing:
-            raise ConfigError(
-                "the tree does not include the file",
-                where=str(file),
-                hint="Add it to `include`, or give another file with --file.",
-            )
-    except BaseException:  # also if it is interrupted
-        if before is None:
-            path.unlink()
-        else:
-            write_file(path, before, mode=SHARED)
-        raise
 
 
 def _key(tree: Tree, key: str) -> str:
