@@ -105,10 +105,14 @@ class Page:
         return str(self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
 
     def press(self, key: str, times: int = 1) -> None:
+        """Returns when the page has had the keys: a busy Chromium answers before that."""
+        before = self.evaluate("window.keys ??= (addEventListener('keyup', () => { keys += 1 }, true), 0)")
         for _ in range(times):
             for kind in ("rawKeyDown", "keyUp"):
                 code = KEYS[key]
                 self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+        had = f"keys >= {before + times}"
+        self.evaluate(f"new Promise(done => {{ (look = () => {had} ? done() : setTimeout(look, 2))() }})")
 
     def point(self, x: float, y: float) -> None:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
