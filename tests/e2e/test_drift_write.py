@@ -461,7 +461,7 @@ class DescribePolicies:
             == "the tree's branch lifecycle policies changed too, and the change has not been applied"
         )
         edit_policies(licensed, lambda p: p.clear())
-        assert "write `branch_lifecycle: clear`" in reason()
+        assert "Write `branch_lifecycle: clear`" in reason()
         shown = licensed.lakeplan("drift", "--write").out
         assert shown.count("branch lifecycle policies: the server no longer has") == 1
         assert text(licensed) == POLICIES
