@@ -29,6 +29,7 @@ MOST = 250
 """The maximum number of repositories in the hidden line. A plan with more of them overlaps with every other
 plan."""
 ANY = "any"
+_OF_ANY = f"<!-- lakeplan:changes {ANY} -->"
 _NAMED = 8
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}/[a-z0-9-]{1,63}")
 _CHANGES = re.compile(r"^<!-- lakeplan:changes ([A-Za-z0-9_./ -]*) -->$", re.MULTILINE)
@@ -39,7 +40,7 @@ _SECTION = re.compile(rf"{re.escape(_BEGIN)}\n.*?{re.escape(_END)}\n", re.DOTALL
 def changes_line(repositories: Iterable[str]) -> str:
     """Return the hidden line of a plan that writes to these repositories (``server/name``)."""
     keys = sorted({_word(key) for key in repositories})
-    return f"<!-- lakeplan:changes {' '.join(keys) if len(keys) <= MOST else ANY} -->"
+    return f"<!-- lakeplan:changes {' '.join(keys)} -->" if len(keys) <= MOST else _OF_ANY
 
 
 def _word(repository: str) -> str:
@@ -95,14 +96,18 @@ def _before_changes(body: str, section: str) -> str:
 
 
 def with_page(body: str, url: str) -> str:
-    """Return the comment with a link to the report page, if the host's limit leaves room for it."""
+    """Return the comment with a link to the report page, if the host's limit leaves room for it and for the
+    shortest hidden line."""
     linked = f"{body}\n[Report page]({url})\n"
     safe = re.fullmatch(r"https?://[\w.:/?=&%~#@+-]+", url) is not None
-    return linked if safe and len(linked.encode()) <= LIMIT else body
+    return linked if safe and len(f"{linked}\n{_OF_ANY}\n".encode()) <= LIMIT else body
 
 
 def with_changes(body: str, repositories: Iterable[str]) -> str:
-    return f"{body}\n{changes_line(repositories)}\n"
+    """Return the comment with the hidden line. If its list makes the comment too long, the plan overlaps with
+    every other plan."""
+    full = f"{body}\n{changes_line(repositories)}\n"
+    return full if len(full.encode()) <= LIMIT else f"{body}\n{_OF_ANY}\n"
 
 
 def overlaps(comments: Iterable[Comment]) -> dict[int, dict[int, frozenset[str]]]:

@@ -219,8 +219,8 @@ def _size(value: int | None) -> str:
     return f"**{UNKNOWN}**" if value is None else size(value)
 
 
-COMMENT_LIMIT = 65_536
-"""The maximum number of characters on GitHub. GitLab allows more."""
+COMMENT_LIMIT = 65_500
+"""GitHub allows 65,536 characters, and GitLab more. `lakeplan ci comment` adds a hidden line."""
 _NOTE = 3_000
 """Reserved for the text about what was cut."""
 _SCOPES = 8

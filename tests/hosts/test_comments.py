@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lakeplan.hosts.comments import (
     ANY,
     LIMIT,
+    MOST,
     changes_in,
     put_plan_comment,
     shared,
@@ -20,6 +21,7 @@ from lakeplan.hosts.comments import (
     with_page,
 )
 from lakeplan.hosts.protocols import Comment
+from lakeplan.output.comments import COMMENT_LIMIT
 
 MARKER = "<!-- lakeplan:plan:. -->"
 BODY = f"{MARKER}\nPlan: 1 to change\n"
@@ -134,6 +136,16 @@ class DescribeTheLimitOfAComment:
     )
     def it_links_nothing_that_is_no_address(self, url):
         assert with_page(BODY, url) == BODY
+
+    @pytest.mark.parametrize("size", [COMMENT_LIMIT, COMMENT_LIMIT - 60, COMMENT_LIMIT - 3_000, 30_000])
+    def it_fits_with_the_longest_plan_and_the_longest_names(self, size):
+        """A comment that the host refuses would leave the comment of an earlier plan."""
+        names = [f"{'s' * 64}/{number:063}" for number in range(MOST)]
+        plan = BODY + "x" * (size - len(BODY))
+        body = with_changes(with_page(plan, "https://host.example/page"), names)
+        assert len(body.encode()) <= LIMIT
+        assert body.startswith(plan)
+        assert changes_in(body) == ({*names} if size == 30_000 else {ANY})
 
     def it_keeps_the_plan_when_the_others_do_not_fit(self):
         body = with_changes(BODY + "x" * (LIMIT - 200), ["prod/a"])
