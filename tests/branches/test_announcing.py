@@ -220,7 +220,7 @@ class DescribeAnExemption:
         exempt_branch(desired, options, world.readers(), world.state, world.this_run())
         assert "feature-1" in read_exemptions(world.state, KEY)[0]
         (line,) = caplog.messages
-        assert line.startswith("the end was not recorded in the history:")
+        assert line.startswith("the end of this step was not recorded in the history:")
 
     @pytest.mark.parametrize("holder", [{}, {"user": None}, {"user": ""}])
     def it_names_nobody_where_nobody_is_known(self, world, holder):

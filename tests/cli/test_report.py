@@ -129,8 +129,8 @@ class DescribeNamespaces:
         lost = History((Snapshot("b", 3, ("a",)),), {"main": "b"})
         given = ["--namespace", write_namespace(tmp_path / "ns", lost)]
         assert run(["report", str(plan), "--html", str(page), *given]) == ExitCode.PARTLY_DONE
-        assert "prod/shop: no commit graph: commit 62" in capsys.readouterr().err
-        assert "its main parent 61" in page.read_text(encoding="utf-8")
+        assert "prod/shop: no commit graph: the main parent 61" in capsys.readouterr().err
+        assert "the main parent 61" in page.read_text(encoding="utf-8")
 
 
 class DescribeCurves:
@@ -151,8 +151,8 @@ class DescribeCurves:
         given = ["--namespace", f"shop={namespace}/", "--with-curves"]
         assert run(["report", str(plan), "--html", str(page), *given]) == ExitCode.OK
         text = page.read_text(encoding="utf-8")
-        assert "Default retention: the figures" in text
-        assert "Branch main: the figures" in text
+        assert "Default retention: figures" in text
+        assert "Branch main: figures" in text
         assert "computed with rules other than" not in text, "they are of the proposed ones"
         assert "under the proposed rules come from the forecast of the given curve" in text
 

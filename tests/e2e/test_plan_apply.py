@@ -193,7 +193,7 @@ class DescribeStalePlans:
         world.api.call("POST", "/repositories", json=body)
         refused = world.lakeplan("apply", planned)
         assert refused.code == 5
-        assert "another repository" in refused.err
+        assert "a different repository" in refused.err
         assert world.api.rules("analytics") is None
 
     def it_expands_patterns_over_the_planned_branches_only(self, world):

@@ -136,7 +136,7 @@ def it_refuses_a_tree_without_a_name_where_one_with_a_name_is(world):
     named(world, "", state="b")
     every_repository(world, 7, "shared")
     result = world.lakeplan("plan", "--format", "json")
-    assert "give it its name" in result.json["repositories"][0]["failure"]["hint"]
+    assert "add its name to lakeplan.yaml" in result.json["repositories"][0]["failure"]["hint"]
     applied(world)
     assert world.api.rules("shared") == {"*": 21}
 

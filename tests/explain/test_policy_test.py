@@ -181,11 +181,11 @@ def it_takes_the_servers_time_zone(run: Run) -> None:
             "does not exist",
         ),
         ("as_of: soon, commits: {a: {age: 1d}}, branches: {main: a}, goes: {commits: [a]}", "not a time"),
-        ("commits: {a: {age: 1d}}, branches: {a: a}, goes: {commits: [a]}", "is a branch or tag too"),
+        ("commits: {a: {age: 1d}}, branches: {a: a}, goes: {commits: [a]}", "is also a branch or tag"),
         ("commits: {a: {age: 1d}}, branches: {main: a}, days: {dev: 1}", "no branch 'dev'"),
         (
             "commits: {a: {age: 1d}}, branches: {main: a}, staged: {dev: [x]}, days: {main: 1}",
-            "no such branch",
+            "there is no branch",
         ),
     ],
 )

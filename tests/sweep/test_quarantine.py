@@ -273,7 +273,7 @@ def it_purges_nothing_while_a_pin_is_gone(world: SweepWorld, repo: LakeRepositor
     write_pin_record(world.state, "prod/repo1", record, run_id="r", at=world.now())
     document, code = purge(world)
     (refused,) = document["refused"]
-    assert f"lakeplan-pin-{head[:12]} is gone" in refused["message"]
+    assert f"lakeplan-pin-{head[:12]} was deleted or moved" in refused["message"]
     assert (len(copies(repo, moved)), code) == (2, 4)
     body = {"name": f"lakeplan-pin-{head[:12]}", "source": head, "hidden": True}
     repo.call("POST", "/branches", json=body)
