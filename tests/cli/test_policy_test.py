@@ -45,7 +45,7 @@ def it_exits_1_when_the_tree_no_longer_keeps_what_must_survive(tree: Path, capsy
     rules.write_text(rules.read_text().replace("retention_days: 90", "retention_days: 30"))
     assert run(["test", "-C", str(tree)]) == 1
     out = " ".join(capsys.readouterr().out.split())
-    assert "FAIL  a release keeps its data for a quarter" in out
+    assert "FAIL a release keeps its data for a quarter" in out
     assert "branch release-3: expected 90 days, but the tree gives it 30 days" in out
 
 
