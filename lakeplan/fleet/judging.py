@@ -197,7 +197,7 @@ def advice_of(row: AuditedRow, *, has_failed_runs: bool) -> list[AdviceRow]:
         (
             is_lost(row["destroyed"]),
             "data-loss",
-            "objects that the documented rule keeps no longer exist",
+            "objects that the documented rule keeps are missing from storage",
             f"lakeplan check {target}",
         ),
         (

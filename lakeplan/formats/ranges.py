@@ -45,7 +45,7 @@ def decode_range(key: bytes, identity: bytes, message: bytes) -> RangeInfo:
     Raises FormatError, unnamed, also when the key is not the range's own greatest key.
     """
     if not _ID.match(identity):
-        raise damaged("the identity of a range is not an id")
+        raise damaged("a range id is not 64 lowercase hexadecimal digits")
     min_key, max_key = key, key
     estimated_size = count = 0
     for number, value in wire.read_fields(message):

@@ -343,7 +343,7 @@ def _weakened(document: Json, *, compact: bool) -> str:
     )
     title = f"\n### :warning: {prose(plan_changes.weakened_title(document))}\n\n"
     table = plan_changes.weakened_table(shown, _SCOPES).markdown()
-    return f"{title}{table}{more}\nReview these first: {plan_changes.STRICTER}.\n"
+    return f"{title}{table}{more}\n{plan_changes.REVIEW_FIRST}\n"
 
 
 def _short(text: str) -> str:

@@ -60,7 +60,8 @@ def render_explain(document: documents.ExplainDocument, console: Console) -> Non
     more = document["subject_count"] - len(document["subjects"])
     if more > 0:
         page.blank()
-        page.line(f"and {count_of(more, 'older object')} at this path: name one with REF:PATH or its address")
+        shown = f"{count_of(more, 'older object')} at this path {'is' if more == 1 else 'are'} not shown."
+        page.line(f"{shown} To explain one, use REF:PATH or its address.")
     read = document["read"]
     if read["metaranges"] or document["notes"]:
         page.blank()

@@ -187,7 +187,7 @@ def _several(values: Sequence[str]) -> str:
     return f"{count_of(len(values), 'branch')}: {names(shown, _NAMES_SHOWN)}"
 
 
-STRICTER = "the stricter value of the two trees applies to each setting"
+REVIEW_FIRST = "Review these settings first. For each, lakeplan uses the stricter value of the two trees."
 _SCOPES_SHOWN = 10
 
 
@@ -238,7 +238,7 @@ def render_weakened(page: Page, document: Json) -> None:
     if not (loosenings := weakened_settings(document)):
         return
     page.heading(weakened_title(document))
-    page.line(Cell(f"Review these first: {STRICTER}.", "dim"))
+    page.line(Cell(REVIEW_FIRST, "dim"))
     for item in loosenings:
         about = f"  {names(item.scopes, _SCOPES_SHOWN)}" if item.scopes else ""
         lines = [

@@ -340,8 +340,8 @@ def _frame(graphs: Sequence[Json]) -> Markup:
 
 _CURVES = 12
 _OTHER_RULES = (
-    "It was computed with rules other than the stored or proposed rules of this plan, so its current"
-    " retention is not the plan's."
+    "This curve was computed with rules that are neither the stored nor the proposed rules of the plan. Its"
+    " current retention can differ from the plan's."
 )
 
 

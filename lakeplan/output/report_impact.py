@@ -8,7 +8,7 @@ from lakeplan.output import plan_impact
 from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.plan import summary_text
 from lakeplan.output.plan_changes import (
-    STRICTER,
+    REVIEW_FIRST,
     change_rows,
     key_of,
     rules_table,
@@ -84,7 +84,7 @@ def _weakened(plan: Json) -> Markup | None:
     )
     if made is None:
         return None
-    return join([el("h3", weakened_title(plan)), el("p", f"Review these first: {STRICTER}."), made])
+    return join([el("h3", weakened_title(plan)), el("p", REVIEW_FIRST), made])
 
 
 def gates_section(document: Json) -> Section | None:

@@ -272,7 +272,7 @@ def growth(
 
 
 def _more(value: int, noun: str, what: str, ceiling: int) -> str:
-    return f"{count_of(value, noun)} {what}, but {count_of(ceiling, 'was', 'were')} reviewed"
+    return f"{count_of(value, noun)} {what}, but the reviewed plan has {ceiling:,}"
 
 
 def _new_tags(reviewed: RepositoryPlan, live: RepositoryPlan) -> list[str]:

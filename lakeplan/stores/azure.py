@@ -169,7 +169,7 @@ BATCH = 256
 WORDS = {
     "LeaseIdMissing": "the blob is leased",
     "BlobImmutableDueToPolicy": "the blob is immutable (a legal hold or a retention policy)",
-    "SnapshotsPresent": "the blob has snapshots, which are deleted only with all versions",
+    "SnapshotsPresent": "the blob has snapshots, so it can be deleted only with `sweep.versions: all`",
     "DirectoryIsNotEmpty": "the blob is a folder that is not empty",
 }
 

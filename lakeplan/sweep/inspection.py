@@ -359,8 +359,8 @@ def all_others(site: Site, *, keep: Callable[[], None]) -> tuple[ForeignRanges, 
         raise GateRefused(
             f"repository {name} cannot be read, and it may refer to objects of this one: {why}",
             where=site.key,
-            hint="If permission is missing, grant the user of this tree read access (retention and List"
-            " permissions). Otherwise run the command again.",
+            hint=f"If access was denied, grant this tree's lakeFS user the plan permissions on {name} (see"
+            " docs/permissions.md). Otherwise, run the command again.",
         )
     return others.foreign
 

@@ -87,14 +87,7 @@ def restore(
         wanted = None if options == RestoreOptions() else _wanted(site, mark, ports, options)
         copies = _copies(site, mark, wanted)
         if not copies:
-            deletes = mark.settings.mode != "quarantine"
-            raise UsageError(
-                "no objects of this mark are in quarantine" + (": they were deleted" if deletes else ""),
-                where=mark.where,
-                hint="To be able to restore objects, set sweep.mode: quarantine."
-                if deletes
-                else f"Run `lakeplan sweep show {mark.mark_id}` to see what became of the mark.",
-            )
+            raise _nothing_to_restore(mark)
         chosen_paths: Mapping[str, bool | None] = (
             dict.fromkeys(copies, True) if wanted is None else wanted.among(copies)
         )
@@ -140,6 +133,20 @@ def restore(
             unrecorded = f"the namespace has no record of this restore ({error.message})"
             document["note"] = "; ".join(text for text in (document["note"], unrecorded) if text)
         return document
+
+
+def _nothing_to_restore(mark: Mark) -> UsageError:
+    if mark.settings.mode != "quarantine":
+        return UsageError(
+            "this mark deletes objects without quarantine, so nothing can be restored",
+            where=mark.where,
+            hint="To be able to restore objects of later sweeps, set sweep.mode: quarantine.",
+        )
+    return UsageError(
+        "no objects of this mark are in quarantine",
+        where=mark.where,
+        hint=f"Run `lakeplan sweep show {mark.mark_id}` to see what became of the mark.",
+    )
 
 
 def _record(site: Site, mark: Mark, ports: SweepPorts, copied: set[str], back: set[str]) -> str:

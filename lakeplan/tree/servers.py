@@ -105,7 +105,10 @@ class ServersReader:
             prefix = server_variable(name, "")
             reserved = next((r for r in RESERVED_WORDS if prefix.startswith(f"LAKEPLAN_{r}_")), None)
             if reserved:
-                text = f"LAKEPLAN_{reserved}_… has another meaning for lakeplan; give the server another name"
+                text = (
+                    f"the variables of this server would begin with LAKEPLAN_{reserved}_, which lakeplan uses"
+                    " for something else. Rename the server."
+                )
                 self._problems.add(at, path, text)
             other = prefixes.setdefault(prefix, name)
             if other != name:
@@ -303,7 +306,7 @@ def read_places(root: MapNode) -> dict[str, Source]:
 
 def _tag_patterns(node: ListNode, path: NodePath, problems: Problems) -> Iterator[str]:
     if len(node.items) > limits.GLOBS:
-        problems.add(node.source, path, f"safety may have at most {limits.GLOBS:,} patterns")
+        problems.add(node.source, path, f"the list has more than {limits.GLOBS:,} patterns")
     for index, child in enumerate(node.items[: limits.GLOBS]):
         pattern = text_of(child)
         if not pattern:

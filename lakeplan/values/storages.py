@@ -99,7 +99,7 @@ STORAGES = (
             "list objects": "Azure's list",
             "write objects": "Azure's create and write",
             "read objects": "Azure's read",
-            "copy objects": "Azure's read and write (and tags)",
+            "copy objects": "Azure's read and write (and tags, if blobs have tags)",
             "delete objects": "Azure's delete",
         },
         packages=("azure-storage-blob",),

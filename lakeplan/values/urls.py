@@ -204,7 +204,7 @@ def _checked_host(host: str) -> str:
     if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
         raise BadUrl("the host has invalid characters or empty parts")
     if _NUMBER.fullmatch(labels[-1]) and _address(host) is None:
-        raise BadUrl("the host is a number that some programs read as an address: write it like 192.0.2.1")
+        raise BadUrl("the host ends in a number but is not an IPv4 address such as 192.0.2.1")
     return host
 
 

@@ -153,7 +153,7 @@ class DescribeCurves:
         text = page.read_text(encoding="utf-8")
         assert "Default retention: figures" in text
         assert "Branch main: figures" in text
-        assert "computed with rules other than" not in text, "they are of the proposed ones"
+        assert "computed with rules that are neither" not in text, "they are of the proposed ones"
         assert "under the proposed rules come from the forecast of the given curve" in text
 
     def it_says_which_curve_could_not_be_made(

@@ -206,7 +206,7 @@ class DescribeWhatItSays:
     def it_says_that_a_curve_is_of_other_rules(self) -> None:
         document = report_pages.full()
         document["curves"][0]["rules"] = None
-        assert "computed with rules other than" in render_report(document)
+        assert "computed with rules that are neither" in render_report(document)
 
 
 class DescribeParts:

@@ -238,9 +238,9 @@ class DescribeGrowth:
 
     def it_says_by_how_much(self):
         assert self.grows(impact(1000, 50), impact(1200, 60, risk=3)) == [
-            "1,200 objects would expire, but 1,000 were reviewed",
-            "60 bytes would expire, but 50 were reviewed",
-            "3 objects would be at risk, but 0 were reviewed",
+            "1,200 objects would expire, but the reviewed plan has 1,000",
+            "60 bytes would expire, but the reviewed plan has 50",
+            "3 objects would be at risk, but the reviewed plan has 0",
         ]
 
     def it_takes_the_tolerance_that_the_tree_sets(self):
@@ -256,7 +256,7 @@ class DescribeGrowth:
     def it_has_nothing_to_compare_without_figures_of_now(self):
         assert self.grows(impact(), Impact(ImpactStatus.SIMULATED)) == []
         assert self.grows(Impact(ImpactStatus.SIMULATED), impact(1, 0)) == [
-            "1 object would expire, but 0 were reviewed"
+            "1 object would expire, but the reviewed plan has 0"
         ]
 
     def it_takes_a_figure_that_was_not_measured_for_none(self):
@@ -296,7 +296,7 @@ class DescribeGrowth:
         assert self.grows(reviewed, Impact(ImpactStatus.UNKNOWN, reason="no graph")) == []
         eleven = replace(reviewed, horizons={Horizon.NOW.value: replace(at, commits_expire=11)})
         assert self.grows(reviewed, eleven) == [], "within the tolerance"
-        assert self.grows(reviewed, more) == ["12 commits would expire, but 10 were reviewed"]
+        assert self.grows(reviewed, more) == ["12 commits would expire, but the reviewed plan has 10"]
 
     def it_holds_an_older_plan_against_the_week_it_showed(self):
         reviewed = impact(100, week=200)
@@ -395,9 +395,9 @@ class DescribeGrowth:
 
         assert grows(policies(10), policies(11)) == []
         assert grows(policies(1000), policies(1101)) == [
-            "1,101 branches would be deleted, but 1,000 were reviewed"
+            "1,101 branches would be deleted, but the reviewed plan has 1,000"
         ]
-        assert grows(None, policies(1)) == ["1 branch would be deleted, but 0 were reviewed"]
+        assert grows(None, policies(1)) == ["1 branch would be deleted, but the reviewed plan has 0"]
         assert grows(policies(1), None) == []
         assert grows(None, policies(0)) == []
         assert grows(PoliciesPlan(Action.CHANGE), PoliciesPlan(Action.CHANGE)) == []

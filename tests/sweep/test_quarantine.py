@@ -342,7 +342,7 @@ class DescribeRestore:
     def it_says_when_nothing_is_in_quarantine(self, world: SweepWorld, repo: LakeRepository) -> None:
         mark = world.mark()
         world.sweep_of(mark)
-        with pytest.raises(UsageError, match="they were deleted"):
+        with pytest.raises(UsageError, match="without quarantine"):
             bring_back(world, mark)
 
     def it_puts_nothing_where_lakefs_keeps_its_own_files(

@@ -285,8 +285,8 @@ def it_copies_everything_while_a_part_of_the_mark_cannot_be_read(case: Case, los
     [
         (
             "delete",
-            "no objects of this mark are in quarantine: they were deleted",
-            "To be able to restore objects, set sweep.mode: quarantine.",
+            "this mark deletes objects without quarantine, so nothing can be restored",
+            "To be able to restore objects of later sweeps, set sweep.mode: quarantine.",
         ),
         (
             "quarantine",

@@ -119,7 +119,7 @@ class DescribePatterns:
         text = HEAD + f"repositories: {{lake: {{branch_lifecycle: {{exempt: [{patterns(1_001)}]}}}}}}\n"
         assert problem_of(tmp_path, text).endswith("an entry or profile may have at most 1,000 patterns")
         text = HEAD + f"safety: {{protected_tags: [{patterns(1_001)}]}}\n"
-        assert "safety may have at most 1,000 patterns" in problem_of(tmp_path, text)
+        assert "the list has more than 1,000 patterns" in problem_of(tmp_path, text)
 
     def it_checks_as_many_as_an_entry_may_have(self, tmp_path: Path) -> None:
         text = HEAD + f"repositories: {{lake: {{branch_lifecycle: {{exempt: [{patterns(1_000)}]}}}}}}\n"

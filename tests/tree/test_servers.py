@@ -43,8 +43,14 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
         ),
         ("  prod: {}", "3:9: servers.prod: the key endpoint_url is missing"),
         ("  prod: {endpoint_url: 'http://x', time_zone: Mars/Base}", "3:47: servers.prod.time_zone: there"),
-        ("  state: {endpoint_url: 'http://x'}", "3:3: servers.state: LAKEPLAN_STATE_… has another meaning"),
-        ("  Var-x: {endpoint_url: 'http://x'}", "3:3: servers.Var-x: LAKEPLAN_VAR_… has another meaning"),
+        (
+            "  state: {endpoint_url: 'http://x'}",
+            "3:3: servers.state: the variables of this server would begin with LAKEPLAN_STATE_",
+        ),
+        (
+            "  Var-x: {endpoint_url: 'http://x'}",
+            "3:3: servers.Var-x: the variables of this server would begin with LAKEPLAN_VAR_",
+        ),
         ("  9x: {endpoint_url: 'http://x'}", "3:3: servers.9x: a server name must begin with a letter"),
         (
             "  a-b: {endpoint_url: 'http://x'}\n  A_b: {endpoint_url: 'http://x'}",

@@ -121,7 +121,8 @@ def run(
     """
     words = split_arguments(line)
     if not words or words[0] == "ci" or words[0] not in SHORT_HELP:
-        raise UsageError(f"lakeplan has no command {line!r}", hint="Run `lakeplan --help` for the commands.")
+        named = f"cannot run {words[0]!r}, which is not one of its commands" if words else "needs a command"
+        raise UsageError(f"`lakeplan ci run` {named}", hint="Run `lakeplan --help` for the commands.")
     pipeline = Pipeline(tree, DEFAULT_INTO, split_arguments(arguments))
     return pipeline.validate() if words == ["validate"] else pipeline.run(words)
 
