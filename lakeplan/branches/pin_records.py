@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Protocol
@@ -184,14 +185,17 @@ def replace_rules(
     sleep: Callable[[float], None],
     where: str,
     again: str,
+    writing: AbstractContextManager[None] | None = None,
 ) -> None:
-    """Writes the second of ``rules`` if the server still stores the first, and reads it back. Hints say to
-    run ``again``. Raises StalePlan if somebody else wrote before or after."""
+    """Writes the second of ``rules`` if the server still stores the first, and reads it back. The request
+    that writes is sent inside ``writing``. Hints say to run ``again``. Raises StalePlan if somebody else
+    wrote before or after."""
     before, after = rules
     reader = connection.reader
     if reader.get_gc_rules(repository) != before:
         raise StalePlan("somebody else changed the rules during this run", where=where, hint=f"Run {again}.")
-    store_rules(connection, repository, after)
+    with writing or nullcontext():
+        store_rules(connection, repository, after)
     if read_back(lambda: reader.get_gc_rules(repository), lambda now: now == after, sleep) != after:
         raise StalePlan(
             "the rules read back differ from those written, so somebody else wrote rules too",

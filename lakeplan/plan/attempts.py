@@ -267,19 +267,23 @@ class Attempt(ABC, Generic[V]):
         )
 
     def failed(self, error: LakeplanError) -> Applied:
-        """The result after an error. A value that was read back is applied, whatever failed afterwards."""
-        text, outcome, code = str(error), Outcome.FAILED, int(error.exit_code)
-        if self._written:
-            text = f"{self.called} were written and read back, but could not be recorded: {text}"
-            outcome, code = Outcome.APPLIED, int(ExitCode.PARTLY_DONE)
-        elif isinstance(error, WriteUncertain):
-            outcome = Outcome.UNCERTAIN
+        """The result after an error, which is also recorded in the history."""
+        text, outcome, code = self.judge_failure(error)
         values = {"found": {"body": self.body(self._last_read)}} if self._sent and not self._written else {}
         try:
             self._note(status=outcome.value, message=text, **values)
         except LakeplanError as other:
             text = f"{text} (and the history could not be written: {other})"
         return self.ended(outcome, text, error.hint, code)
+
+    def judge_failure(self, error: LakeplanError) -> tuple[str, Outcome, int]:
+        """The message, outcome and exit code after an error. A value that was read back is applied, whatever
+        failed afterwards."""
+        if self._written:
+            text = f"{self.called} were written and read back, but could not be recorded: {error}"
+            return text, Outcome.APPLIED, int(ExitCode.PARTLY_DONE)
+        outcome = Outcome.UNCERTAIN if isinstance(error, WriteUncertain) else Outcome.FAILED
+        return str(error), outcome, int(error.exit_code)
 
     def ended(self, outcome: Outcome, message: str = "", hint: str = "", exit_code: int = 0) -> Applied:
         key, action = self.repository.key, self.action()

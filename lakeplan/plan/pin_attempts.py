@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +45,7 @@ def _as_recorded(pin: Pin) -> tuple[str, int | None, frozenset[str]]:
 
 
 CONFLICT = 409
+RULES = "the rules"
 RENEW_EVERY = 20
 """Branches between two renewals of the lease."""
 
@@ -63,8 +65,9 @@ class PinnedRulesAttempt(RulesAttempt):
         self._target: GcRules | None = None
         self._expected: GcRules | None = None
         self._retiring = False
-        self._changed = False
-        """A request of this attempt changed the server, other than the write of the rules itself."""
+        self._changed: set[str] = set()
+        """Names of pins, and ``RULES``, that requests of this attempt changed on the server or may have
+        changed. The write of the planned rules itself is added only when pins follow it."""
 
     @property
     def called(self) -> str:
@@ -96,7 +99,7 @@ class PinnedRulesAttempt(RulesAttempt):
         self.prepare(connection)
         if Write.RULES in self._steps:
             self._send(connection, self._renew)
-            self._changed = True
+            self._changed.add(RULES)
         self._write_record(self._all_pins())
         self._note(status=Outcome.APPLIED.value)
         return Outcome.APPLIED
@@ -167,18 +170,27 @@ class PinnedRulesAttempt(RulesAttempt):
         end = super().ended(outcome, message, hint, exit_code)
         return end if self.repository.action.writes else replace(end, setting=PINS)
 
-    def failed(self, error: LakeplanError) -> Applied:
-        if not self._retiring:
-            end = super().failed(error)
-            if not self._changed or end.outcome is Outcome.APPLIED:
-                return end
-            text = f"{end.message} (pins or their rules were written before)"
-            return replace(end, message=text, exit_code=int(ExitCode.PARTLY_DONE))
-        # Everything new was written. The pins that are left keep more, not less.
-        text = f"the rules and new pins were written, but deleting retired pins failed: {error}"
-        self._note(status=Outcome.FAILED.value, message=text)
-        code = ExitCode.PARTLY_DONE if self._changed else error.exit_code
-        return self.ended(Outcome.FAILED, text, error.hint, int(code))
+    def judge_failure(self, error: LakeplanError) -> tuple[str, Outcome, int]:
+        text, outcome, code = super().judge_failure(error)
+        if self._changed and outcome is not Outcome.APPLIED:
+            code = int(ExitCode.PARTLY_DONE)
+            if not self._retiring:
+                text = f"{text} (pins or their rules may have been written before)"
+        if self._retiring:
+            # Everything new was written. The pins that are left keep more, not less.
+            text = f"the rules and new pins were written, but deleting retired pins failed: {text}"
+        return text, outcome, code
+
+    @contextmanager
+    def _changing(self, what: str) -> Iterator[None]:
+        """Notes what the request inside changed or may have changed."""
+        try:
+            yield
+        except LakeplanError as error:
+            if may_have_acted(error):
+                self._changed.add(what)
+            raise
+        self._changed.add(what)
 
     # ---- single writes
     def _write_rules(self, connection: WritableServer, before: GcRules | None, rules: GcRules | None) -> None:
@@ -192,8 +204,8 @@ class PinnedRulesAttempt(RulesAttempt):
             sleep=self.run.sleep,
             where=self.repository.key,
             again="`lakeplan plan` again",
+            writing=self._changing(RULES),
         )
-        self._changed = True
 
     def _create(self, connection: WritableServer, pins: Sequence[Pin]) -> None:
         """Creates pins and reads them back as hidden branches at their commits. The first is read back alone,
@@ -203,7 +215,8 @@ class PinnedRulesAttempt(RulesAttempt):
                 self._renew()
             branch = LiveBranch(pin.name, pin.commit_id, hidden=True)
             try:
-                connection.branch_writer.create_branch(self.repository.name, branch)
+                with self._changing(pin.name):
+                    connection.branch_writer.create_branch(self.repository.name, branch)
             except LakeplanError as error:
                 if not may_have_acted(error):
                     if isinstance(error, UnexpectedAnswer) and error.status == CONFLICT:
@@ -212,7 +225,6 @@ class PinnedRulesAttempt(RulesAttempt):
                     raise
             if number == 0:
                 self._check_made(connection, [pin])
-            self._changed = True
         self._check_made(connection, pins)
 
     def _check_made(self, connection: WritableServer, pins: Iterable[Pin]) -> None:
@@ -235,6 +247,7 @@ class PinnedRulesAttempt(RulesAttempt):
                 )
             if listed == LiveBranch(pin, commit_id, hidden=False):
                 connection.branch_writer.delete_branch(name, pin)  # this run has just created it
+                self._changed.discard(pin)
                 raise FeatureMissing(
                     "the server does not support hidden branches, so it cannot have pins",
                     where=self.repository.key,
@@ -279,7 +292,8 @@ class PinnedRulesAttempt(RulesAttempt):
         if not change.retired:
             return
         self._retiring = True
-        self._changed |= self._written
+        if self._written:
+            self._changed.add(RULES)
         self._sent = self._written = False
         self._confirm(connection, (*change.have, *change.new))
         for number, pin in enumerate(change.retired):
@@ -300,11 +314,9 @@ class PinnedRulesAttempt(RulesAttempt):
                 where=self.repository.key,
                 hint="Find out who moved it, then delete it by hand.",
             )
-        try:
+        # A branch that is not found was deleted by somebody else.
+        with suppress(NotFound), self._changing(pin.name):
             connection.branch_writer.delete_branch(name, pin.name)
-            self._changed = True
-        except NotFound:
-            return  # somebody else did
 
     # ---- records
     def _all_pins(self) -> tuple[Pin, ...]:

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lakeplan.errors import PermissionDenied
+from lakeplan.errors import PermissionDenied, UnexpectedAnswer
 from lakeplan.lakefs import writers
+from lakeplan.lakefs.transport import Transport
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
 from lakeplan.values.plan_document import rules_from_body
@@ -90,23 +91,44 @@ def it_writes_in_the_order_that_keeps_everything(world, changing, monkeypatch):
     assert world.api.rules(REPOSITORY) == {"*": 12, pin_of(changing[2]): 0}
 
 
-@pytest.mark.parametrize("at", range(1, len(ORDER) + 1))
-def it_ends_as_partly_done_if_a_write_is_refused_after_others(world, changing, monkeypatch, at):
-    real, seen = writers._Writer._send, []
+def fail_at(monkeypatch: pytest.MonkeyPatch, at: int, how: str) -> None:
+    """Let this write and those after it fail: they are ``refused``, or their answers are ``lost``. If
+    ``unread``, all reads after this write fail."""
+    write, request, seen = writers._Writer._send, Transport.request, []
 
     def send(self, method, repository, *path, **options):
-        if method != "GET":
-            seen.append(path[0])
-            if len(seen) >= at:
-                raise PermissionDenied("no", where=REPOSITORY)
-        return real(self, method, repository, *path, **options)
+        if method == "GET":
+            return write(self, method, repository, *path, **options)
+        seen.append(path[0])
+        if len(seen) >= at and how == "refused":
+            raise PermissionDenied("no", where=REPOSITORY)
+        write(self, method, repository, *path, **options)
+        if len(seen) >= at and how == "lost":
+            raise UnexpectedAnswer("no", where=REPOSITORY, status=502)
+        return None
 
+    def read(self, call):
+        if len(seen) >= at and how == "unread" and call.method == "GET":
+            raise PermissionDenied("no", where=REPOSITORY)
+        return request(self, call)
+
+    monkeypatch.setattr(writers._Writer, "_send", send)
+    monkeypatch.setattr(Transport, "request", read)
+
+
+@pytest.mark.parametrize("at", range(1, len(ORDER) + 1))
+@pytest.mark.parametrize("how", ["refused", "lost", "unread"])
+def it_ends_as_partly_done_if_a_write_fails_that_may_have_acted(world, changing, monkeypatch, at, how):
     with monkeypatch.context() as patch:
-        patch.setattr(writers._Writer, "_send", send)
+        fail_at(patch, at, how)
         ended = world.lakeplan("apply", "--auto-approve", "--format", "json")
-    assert ended.code == (1 if at == 1 else 3), ended.err
+    unchanged = at == 1 and how == "refused"
+    assert ended.code == (1 if unchanged else 3), ended.err
     (result,) = ended.json["results"]
-    assert ("before" in result["message"] or "were written" in result["message"]) == (at > 1)
+    said = "may have been written before" in result["message"] or "were written, but" in result["message"]
+    assert said != unchanged
+    (run,) = world.lakeplan(("history", "show"), "last", "--format", "json").json["runs"]
+    assert run["repositories"][0]["message"] == result["message"]
     applied(world)
     assert world.lakeplan("drift", "--fail-on", "pins-missing").code == 0
 

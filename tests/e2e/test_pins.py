@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from lakeplan.errors import PermissionDenied
+from lakeplan.lakefs.writers import LakeFSBranchWriter
 from lakeplan.sandbox import records
 from tests.e2e.test_sweep import Site
 from tests.sandboxes import start_sandbox
@@ -369,20 +371,39 @@ class DescribeTheDoctor:
         assert "is visible or was moved" in message
 
 
-def it_makes_no_pin_where_the_server_makes_visible_branches(world, commits, monkeypatch):
+@pytest.mark.parametrize(
+    ("entries_first", "deleted", "code"), [(True, True, 3), (False, True, 1), (False, False, 3)]
+)
+def it_makes_no_pin_where_the_server_makes_visible_branches(
+    world, commits, monkeypatch, entries_first, deleted, code
+):
+    """It ends as partly done if it has written rules of pins before, or cannot delete the branch again."""
     real = records.Records.add_branch
 
     def visible(self, id, commit_id, *, hidden=False):
         real(self, id, commit_id)
 
+    def refuse(*args):
+        raise PermissionDenied("denied by the test")
+
+    if entries_first:
+        world.api.tag(REPOSITORY, "v0", commits[0])
+    else:
+        # Only a pin of a commit that nothing follows needs no rule.
+        world.api.call("DELETE", f"{PATH}/tags/v1")
+        world.api.branch(REPOSITORY, "dev", commits[0])
+        world.api.tag(REPOSITORY, "v2", world.api.commit(REPOSITORY, "dev", 8, loose=1))
+        world.api.call("DELETE", f"{PATH}/branches/dev")
     monkeypatch.setattr(records.Records, "add_branch", visible)
-    world.api.tag(REPOSITORY, "v0", commits[0])
+    if not deleted:
+        monkeypatch.setattr(LakeFSBranchWriter, "delete_branch", refuse)
     tree(world, '{tags: ["v*"]}')
     result = world.lakeplan("apply", "--auto-approve")
-    assert result.code == 3  # entries of the rules were written before
-    assert "does not support hidden branches" in result.out + result.err
+    assert result.code == code
+    message = "does not support hidden branches" if deleted else "denied by the test"
+    assert message in result.out + result.err
     branches = world.api.call("GET", f"{PATH}/branches", params={"show_hidden": "true"})["results"]
-    assert {b["id"] for b in branches} == {"main"}
+    assert (len(branches) == 1) is deleted
 
 
 def it_names_pins_when_it_explains(world, commits):
