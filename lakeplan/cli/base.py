@@ -17,7 +17,7 @@ from lakeplan.lakefs.credentials import normalise_endpoint
 from lakeplan.limits import FILE_BYTES
 from lakeplan.retention.patterns import is_glob
 from lakeplan.review.base import HeldTree
-from lakeplan.review.checks import Place, judge, own_folder
+from lakeplan.review.checks import Place, judge, not_yet_judging, own_folder
 from lakeplan.review.differences import branch_path
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.strictness import (
@@ -306,16 +306,19 @@ class PlanChecks:
             )
             return replace(plan, warnings=(*plan.warnings, *warnings))
         gates, warnings = self.judge(plan)
-        known = set(map(str, self.checks))
-        later = tuple(
-            f"check {check.name} is new or changed since {self.base.ref}, so it does not judge this change"
-            for check in self.tree.checks
-            if self.base is not None and str(check) not in known
-        )
+        if self.base is not None:
+            known = {check.name: str(check) for check in self.checks}
+            ref, added = self.base.ref, [check for check in self.tree.checks if check.name not in known]
+            gates += tuple(not_yet_judging(check, ref) for check in added)
+            warnings += tuple(
+                f"check {check.name} has changed since {ref}, so its former version judges this change"
+                for check in self.tree.checks
+                if known.get(check.name, str(check)) != str(check)
+            )
         return replace(
             plan,
             gates=(*plan.gates, *gates),
-            warnings=(*plan.warnings, *warnings, *later),
+            warnings=(*plan.warnings, *warnings),
             loosenings=_overrides_last((*plan.loosenings, *self._changed_files())),
         )
 

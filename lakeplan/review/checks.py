@@ -80,9 +80,27 @@ def judge(
 
 
 def unjudged(checks: Iterable[Check], gates: Iterable[GateResult]) -> tuple[str, ...]:
-    """Return the names of the checks that have no result among the gates of a plan."""
-    judged = {gate.message.partition(":")[0] for gate in gates if gate.gate == CHECK.name}
-    return tuple(check.name for check in checks if check.name not in judged)
+    """Return the names of the checks that have no result among the gates of a plan, and that are not named
+    there as new."""
+    of_checks = [gate for gate in gates if gate.gate == CHECK.name]
+    judged = {gate.message.partition(":")[0] for gate in of_checks if gate.outcome is not GateOutcome.WARNED}
+    new = [gate.message for gate in of_checks if gate.outcome is GateOutcome.WARNED]
+    return tuple(
+        check.name
+        for check in checks
+        if check.name not in judged and not any(text.startswith(_new_since(check)) for text in new)
+    )
+
+
+def not_yet_judging(check: Check, ref: str) -> GateResult:
+    """Return the result of a check that the base at ``ref`` does not have. It judges the next change."""
+    text = f"{_new_since(check)}{ref}, so it does not judge this change"
+    return GateResult(CHECK.name, WHOLE_PLAN, GateOutcome.WARNED, text)
+
+
+def _new_since(check: Check) -> str:
+    """With its command: another check of that name does not count as this one."""
+    return f"{check} is new since "
 
 
 def not_run(name: str) -> GateResult:

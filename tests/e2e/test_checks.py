@@ -304,11 +304,31 @@ class DescribeAPullRequest:
             "  - {name: two, run: [python3, evil.py]}",
         )
         result = plan(site, "--base", "HEAD", "--run-checks")
-        assert gates(result) == {"own: no": "refused"}
+        new = "two: python3 evil.py is new since HEAD, so it does not judge this change"
+        assert gates(result) == {"own: no": "refused", new: "warned"}
         assert not ran.exists()
-        warnings = str(result.json["warnings"])
-        assert "check own is new or changed since HEAD" in warnings
-        assert "check two is new or changed since HEAD" in warnings
+        assert "check own has changed since HEAD" in str(result.json["warnings"])
+
+    def it_is_applied_with_the_check_that_it_adds(self, site):
+        site.write("checks/own.py", PASS)
+        commit(site)
+        ran = site.folder / "ran"
+        site.write("checks/two.py", f"open({str(ran)!r}, 'w')\n")
+        adds = "  - {name: two, run: [python3, checks/two.py]}"
+        tree(site, "checks:", "  - {name: own, run: [python3, checks/own.py]}", adds)
+        commit(site)
+        file = site.folder / "plan.json"
+        assert site.lakeplan("plan", "--base", "HEAD^1", "--format", "json", "--out", file, "-q").code == 0
+        done = site.lakeplan("apply", file)
+        assert done.code == 0, done.err
+        assert not ran.exists()
+        # A later change of the check's command is not what this plan calls new.
+        tree(
+            site, "checks:", "  - {name: own, run: [python3, checks/own.py]}", adds.replace("two.py", "3.py")
+        )
+        refused = site.lakeplan("apply", file)
+        assert refused.code == 4
+        assert "two: did not run on this plan" in refused.err
 
     def it_cannot_drop_a_check_without_being_seen(self, site):
         site.write("checks/own.py", REFUSE)
