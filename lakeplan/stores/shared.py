@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from lakeplan.errors import StorageError, WriteConflict
+from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.faults import is_missing_object
 from lakeplan.stores.open import Location
 from lakeplan.stores.protocols import NamespaceReader, Versioned
@@ -242,7 +242,14 @@ class ConditionalState(Opened, ABC, Generic[R]):
     def _probe_once(self) -> None:
         with self._probing:
             if not self._trusted:
-                self._probe(f"{PROBES}/{secrets.token_hex(8)}")
+                try:
+                    self._probe(f"{PROBES}/{secrets.token_hex(8)}")
+                except StorageDenied as error:
+                    raise error.replaced(
+                        message=f"{error.message}, in a write test before the first record of the state",
+                        hint=f"{error.hint} To write the state, lakeplan needs permission to list, read, create,"
+                        " replace and delete its objects (docs/permissions.md).",
+                    ) from None
                 self._trusted = True
 
     def _must_conflict(self, condition: str, request: Callable[[], object]) -> None:

@@ -42,10 +42,16 @@ class Proxy(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # answers "Expect: 100-continue", so that botocore need not wait
     target = ""
     ignore: frozenset[str] = frozenset()
+    refuse: frozenset[str] = frozenset()
     lose_answers_to = ""
 
     def _forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.command in self.refuse:
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         headers = {k: v for k, v in self.headers.items() if k.lower() not in self.ignore | {"expect"}}
         headers.setdefault("Content-Type", "application/octet-stream")
         request = urllib.request.Request(
@@ -94,6 +100,17 @@ def it_refuses_a_store_that_ignores_conditions(s3_bucket: str, proxy: type[Proxy
         state.write("a", b"1", if_version=None)
     assert header in caught.value.message.lower()
     assert state.read("a") is None
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def it_names_the_permissions_that_the_write_test_needs(
+    s3_bucket: str, proxy: type[Proxy], method: str
+) -> None:
+    proxy.refuse = frozenset({method})
+    state = open_state(f"s3://{s3_bucket}/x", endpoint_url=proxy.address)  # type: ignore[attr-defined]
+    with pytest.raises(StorageDenied, match="write test") as caught:
+        state.write("a", b"1", if_version=None)
+    assert "read, create, replace and delete its objects (docs/permissions.md)" in caught.value.hint
 
 
 def it_knows_its_own_write_when_the_answer_was_lost(s3_bucket: str, proxy: type[Proxy]) -> None:
