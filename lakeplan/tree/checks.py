@@ -79,7 +79,10 @@ class SettingsCheck:
             elif branch is not None:
                 self._branch_name(branch, (*here, "branch_id"))
                 if (text_of(branch) or "").startswith(PREFIX):
-                    text = f"branches whose names begin with {PREFIX} are pins, and lakeplan sets their rules"
+                    text = (
+                        f"branches whose names begin with {PREFIX} are pins; lakeplan sets their rules, so"
+                        " remove this one"
+                    )
                     self._problems.add(branch.source, (*here, "branch_id"), text)
             elif pattern is not None:
                 self._pattern(pattern, (*here, "pattern"))
@@ -99,7 +102,7 @@ class SettingsCheck:
             for key in ("max_age", "max_idle_age", "max_inactivity_time"):
                 self._problems.parsed(item, key, here, parse_duration, None)
             if "max_idle_age" in item.items and "max_inactivity_time" in item.items:
-                text = "max_inactivity_time is another name for max_idle_age; write only one of them"
+                text = "max_inactivity_time is another name for max_idle_age; use only one of them"
                 self._problems.add(item.where("max_inactivity_time"), here, text)
             self._removal(item, here, ("id",))
             self._once(places, "id", item, here)
@@ -118,7 +121,7 @@ class SettingsCheck:
             named = [key for key in HOLD_TARGETS if key in item.items]
             if len(named) != 1:
                 self._problems.add(
-                    item.source, here, "a hold needs exactly one of prefix, branch, tag and commit"
+                    item.source, here, "a hold needs exactly one of prefix, branch, tag or commit"
                 )
             if "branch" in named:
                 self._pattern(item.items["branch"], (*here, "branch"))
@@ -159,7 +162,7 @@ class SettingsCheck:
             return
         low, high = self._bounds.min_retention_days, self._bounds.max_retention_days
         if not low <= value <= high:
-            text = f"{value} is outside the bounds of the tree, {low} to {high} days"
+            text = f"{value} is outside the tree's bounds of {low} to {high} days"
             self._problems.add(child.source, (*path, key), text)
 
     def _branch_name(self, node: Node, path: NodePath) -> None:
@@ -167,9 +170,11 @@ class SettingsCheck:
         if name is None or BRANCH_NAMES.allows(name):
             return
         if is_glob(name):
-            text = f"{name!r} is not a branch name; write a glob as `pattern: {name}`"
+            text = f"{name!r} is a glob, not a branch name; write `pattern: {name}` instead"
         else:
-            text = f"{name!r} is not a valid branch name (letters, digits, _ and -, but not - first)"
+            text = (
+                f"{name!r} is not a valid branch name: use letters, digits, _ and -, and do not begin with -"
+            )
         self._problems.add(node.source, path, text)
 
     def _pattern(
@@ -194,7 +199,10 @@ class SettingsCheck:
         self, node: MapNode, path: NodePath, key: str, *, allowed: AbstractSet[str] = frozenset()
     ) -> None:
         if key in node.items and node.items.keys() - allowed - {key}:
-            text = f"`{key}` must be the only key; move the other keys into the file, or its rules here"
+            text = (
+                f"`{key}` must be the only key here; move the other keys into that file, or copy its"
+                " contents here"
+            )
             self._problems.add(node.where(key), (*path, key), text)
 
     def _removal(
@@ -222,7 +230,9 @@ class SettingsCheck:
             return
         first = places.setdefault((by, name), node.source)
         if first is not node.source:
-            self._problems.add(node.source, (*path, by), f"{by} {name!r} appears twice: first at {first}")
+            self._problems.add(
+                node.source, (*path, by), f"{by} {name!r} appears twice; the first is at {first}"
+            )
 
 
 def text_of(node: Node | None) -> str | None:

@@ -58,7 +58,7 @@ def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str
             text = f"these profiles use each other in a cycle: {' → '.join(names)}"
             problems.add(cycle[0].source, ("profiles", name, "use"), text)
     for name in deep if not cyclic else ():
-        text = f"more than {MAX_PROFILE_DEPTH} profiles form a chain of `use`"
+        text = f"a chain of profiles that `use` each other has more than {MAX_PROFILE_DEPTH} profiles"
         problems.add(profiles[name].use[0].source, ("profiles", name, "use"), text)
     return bad | set(deep)
 
@@ -117,8 +117,8 @@ def check_names_of_servers(
             clash = _also_named(entry, server, theirs, directory, budget)
             if clash is not None:
                 text = (
-                    f"{one} and {other} are names of the same server, and {clash[0].key!r} at"
-                    f" {clash[0].source} names the repository {clash[1]!r} too; keep only one of the two"
+                    f"{one} and {other} are two names for the same server, and {clash[0].key!r} at"
+                    f" {clash[0].source} also matches the repository {clash[1]!r}; keep only one of the two"
                     " entries"
                 )
                 problems.add(entry.source, ("repositories", entry.key), text)
@@ -187,8 +187,8 @@ def check_entries(
 
 def too_many_values() -> str:
     return (
-        f"including the values from globs and profiles, the repositories have more than"
-        f" {limits.RESOLVED_VALUES:,} values; name fewer repositories, or give them fewer rules"
+        f"the repositories have more than {limits.RESOLVED_VALUES:,} values in total, including those from"
+        " globs and profiles; list fewer repositories or fewer rules"
     )
 
 
@@ -224,7 +224,8 @@ def _check_official(entry: Entry, merged: Merged, problems: Problems) -> None:
             problems.add(value.source, ("repositories", entry.key, "sweep", key), text)
     if "holds" in merged.blocks and to_document(merged)[0].get("holds"):
         text = (
-            f"sweep.engine {OFFICIAL_ENGINE} does not support holds and would delete held data; use builtin"
+            f"sweep.engine {OFFICIAL_ENGINE} does not support holds and would delete data under a hold; use"
+            " the engine builtin"
         )
         problems.add(engine.source, ("repositories", entry.key, "sweep", "engine"), text)
 
@@ -284,9 +285,8 @@ def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Proble
         example = witness([one.name, other.name], [], REPOSITORY_NAMES, budget)
         if example:
             text = (
-                f"{one.key!r} and {other.key!r} are equally specific and use different profiles, and both"
-                " match"
-                f" {example!r}; let one of them use the profiles of both"
+                f"{one.key!r} and {other.key!r} both match {example!r} and are equally specific, but use"
+                " different profiles; list the profiles of both in only one of them"
             )
             problems.add(other.layer.use[0].source, ("repositories", other.key, "use"), text)
     rank = specificity(one.name)

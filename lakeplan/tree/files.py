@@ -127,7 +127,7 @@ class TreeFiles:
         matching: list[str] = []
         try:
             if len(parts) > limits.INCLUDE_PARTS:
-                raise TooLarge(f"a pattern may have at most {limits.INCLUDE_PARTS} parts")
+                raise TooLarge(f"a pattern may have at most {limits.INCLUDE_PARTS} parts between slashes")
             files = sorted({*self._matching("", parts, set()), *self._new_files(parts)})
         except TooLarge as error:
             self._problems.add(at, path, str(error))
@@ -138,7 +138,7 @@ class TreeFiles:
             elif file != ROOT_FILE and (self._is_new(file) or os.path.isfile(self.root / file)):
                 matching.append(file)
         if not matching and parts and not any(c in pattern for c in "*?["):
-            self._problems.add(at, path, f"there is no file {pattern}")
+            self._problems.add(at, path, f"the file {pattern} does not exist")
         return matching
 
     def _is_new(self, file: str) -> bool:
@@ -187,7 +187,9 @@ class TreeFiles:
             return []
         self._visited += len(listed) + 10 * folder.count("/")  # resolving a long path takes longer
         if self._visited > limits.TREE_ENTRIES:
-            raise TooLarge(f"include reads more than {limits.TREE_ENTRIES:,} files and folders")
+            raise TooLarge(
+                f"the patterns in `include` search more than {limits.TREE_ENTRIES:,} files and folders"
+            )
         return sorted(listed, key=lambda e: e.name)
 
 

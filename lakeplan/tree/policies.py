@@ -80,8 +80,9 @@ def why_no_engine(server: str, engine: str) -> str | None:
     if engine != "none":
         return None
     return (
-        f"nothing would enforce this because servers.{server}.branch_lifecycle.engine is none; set it to "
-        "server (lakeFS Enterprise deletes the branches) or lakeplan (`lakeplan branches run` does)"
+        f"nothing would enforce this because servers.{server}.branch_lifecycle.engine is none; set it to"
+        " server (lakeFS Enterprise deletes the branches) or to lakeplan (`lakeplan branches run` deletes"
+        " them)"
     )
 
 
@@ -176,7 +177,10 @@ def _incomplete(merged: Merged) -> Iterator[tuple[Source, str, FlatPath]]:
             if path[:2] == (block, key) and len(path) == 4 and isinstance(path[2], Item):
                 items.setdefault(path[2], {})[str(path[3])] = value.source
         if block in merged.blocks and CLEARED[block] not in values and not items:
-            text = f"{block} has no {key} after merging; to remove those on the server, write `clear`"
+            text = (
+                f"{block} has no {key} after merging; to remove all {key} from the server, write `{block}:"
+                " clear`"
+            )
             yield merged.blocks[block], text, (block,)
         for item, fields in items.items():
             at = next(iter(fields.values()))
@@ -204,6 +208,6 @@ def conflict_text(conflict: Conflict, one: str, other: str) -> str:
     """Return the text of a conflict between two equally specific entries."""
     return (
         f"{one!r} and {other!r} are equally specific and disagree about {show_path(conflict.path)}"
-        f" ({conflict.one.source} and {conflict.other.source}): set it in only one of them, or add an entry"
+        f" ({conflict.one.source} and {conflict.other.source}): set it in only one of them, or in an entry"
         " that is more specific than both"
     )

@@ -177,7 +177,9 @@ class _Reader:
         try:
             moment = datetime.fromisoformat(_text(node).replace("Z", "+00:00"))
         except ValueError:
-            self._add(node.source, ("as_of",), "this is not a time such as 2026-03-31T12:00:00Z")
+            self._add(
+                node.source, ("as_of",), "this is not a valid time; write it in the form 2026-03-31T12:00:00Z"
+            )
             return DEFAULT_AS_OF
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
 
@@ -208,7 +210,7 @@ class _Reader:
                 for item in _items(expected.get(f"{kind}s")):
                     yield Expected(kind, _text(item), fate, item.source)
         if not any(self._node.items.get(key) for key in (*FATES, "days")):
-            self._add(self._node.source, (), "this test expects nothing; add survives, goes or days")
+            self._add(self._node.source, (), "this test has no expectations; add survives, goes or days")
 
     def _check_names(self, drawing: Drawing) -> None:
         for commit in drawing.commits.values():
@@ -249,7 +251,7 @@ class _Reader:
                 text = f"there is no commit, branch or tag {one.ref!r} in this test"
                 self._add(one.source, (one.fate, "commits"), text)
             if one.kind == "object" and not contents.versions(drawing, one.ref):
-                text = f"{one.ref!r} names no object in this test; write PATH@REF, or only PATH"
+                text = f"{one.ref!r} does not match any object in this test; write PATH@REF, or only PATH"
                 self._add(one.source, (one.fate, "objects"), text)
 
     def _add(self, at: Source, path: NodePath, text: str) -> None:

@@ -60,19 +60,21 @@ def _check_time_zone(zone: str) -> None:
     if zone == "UTC" or zone in _time_zones():
         return
     if _time_zones():
-        raise ValueError(f"there is no time zone {zone!r}; write one such as Europe/Berlin, or UTC")
-    raise ValueError("this machine has no time zone except UTC; install the Python package tzdata")
+        raise ValueError(f"{zone!r} is not a time zone; use a name such as Europe/Berlin or UTC")
+    raise ValueError(
+        "this machine has no data for time zones other than UTC; install the Python package tzdata"
+    )
 
 
 def _check_region(region: str) -> None:
     """Raise ValueError for an invalid region, which becomes part of a host's name."""
     if not _REGION.fullmatch(region):
-        raise ValueError("a region can have only letters, digits and -, such as eu-central-1")
+        raise ValueError("a region can contain only letters, digits and -, for example eu-central-1")
 
 
 def _check_manifest(url: str) -> None:
     if not parse_bucket_url(url).prefix.endswith("/manifest.json"):
-        raise BadUrl("this URL does not name a manifest.json")
+        raise BadUrl("this is not the URL of a manifest.json")
 
 
 class ServersReader:
@@ -98,7 +100,8 @@ class ServersReader:
             at, path = node.where(name), ("servers", name)
             if not _NAME.fullmatch(name):
                 text = (
-                    "a server name must begin with a letter and have only letters, digits, - and _ (up to 63)"
+                    "a server name must begin with a letter and contain only letters, digits, - and _ (at"
+                    " most 63 characters)"
                 )
                 self._problems.add(at, path, text)
                 continue
@@ -106,13 +109,16 @@ class ServersReader:
             reserved = next((r for r in RESERVED_WORDS if prefix.startswith(f"LAKEPLAN_{r}_")), None)
             if reserved:
                 text = (
-                    f"the variables of this server would begin with LAKEPLAN_{reserved}_, which lakeplan uses"
-                    " for something else. Rename the server."
+                    f"this server's environment variables would begin with LAKEPLAN_{reserved}_, a prefix"
+                    " that lakeplan uses for something else; rename the server"
                 )
                 self._problems.add(at, path, text)
             other = prefixes.setdefault(prefix, name)
             if other != name:
-                text = f"{name!r} and {other!r} share the variables {prefix}…; rename one of them"
+                text = (
+                    f"{name!r} and {other!r} would use the same environment variables, {prefix}…; rename"
+                    " one of them"
+                )
                 self._problems.add(at, path, text)
 
     def _server(self, name: str, node: MapNode, path: NodePath) -> ServerConfig:
@@ -143,7 +149,7 @@ class ServersReader:
         engine = cast(Engine, text_of(block.items.get("engine")) or "none")
         line = self._checked(block, "schedule", path, parse_cron)
         if line is not None and engine != "server":
-            text = "this is the schedule of the server's own job, which exists only with `engine: server`"
+            text = "this is the schedule of the server's own job, so it requires `engine: server`"
             self._problems.add(block.items["schedule"].source, (*path, "schedule"), text)
         return engine, line
 
@@ -213,12 +219,13 @@ class ServersReader:
         """Return the variable ``LAKEPLAN_VAR_X`` for ``${X}`` and ``${LAKEPLAN_VAR_X}``."""
         full = name if name.startswith(VARIABLE_PREFIX) else VARIABLE_PREFIX + name
         if not _VARIABLE_NAME.fullmatch(name):
-            self._problems.add(at, path, f"${{{name}}} is not the name of a variable")
+            self._problems.add(at, path, f"${{{name}}} is not a valid variable name")
             return None
         value = self._environ.get(full)
         if not value:
             text = (
-                f"${{{name}}} reads the variable {full}, which is not set (a tree reads only LAKEPLAN_VAR_*)"
+                f"${{{name}}} reads the variable {full}, which is not set (a tree can read only variables"
+                " that begin with LAKEPLAN_VAR_)"
             )
             self._problems.add(at, path, text)
             return None
@@ -230,7 +237,7 @@ def read_bounds(root: MapNode, problems: Problems) -> Bounds:
     bounds = Bounds(**_settings(root, "bounds", BOUNDS, problems))
     low, high = bounds.min_retention_days, bounds.max_retention_days
     if low > high:
-        text = f"min_retention_days ({low}) is more than max_retention_days ({high})"
+        text = f"min_retention_days ({low}) is greater than max_retention_days ({high})"
         problems.add(root.where("bounds"), ("bounds",), text)
         return Bounds()
     return bounds
@@ -264,7 +271,7 @@ def read_manages(root: MapNode, servers: Collection[str], problems: Problems) ->
     if not isinstance(node, ListNode):
         return None
     if "name" not in root.items:
-        text = "a tree with `manages` needs a name; add `name: …`, different in each tree"
+        text = "a tree with `manages` needs a name; add `name: …`, with a different name in each tree"
         problems.add(root.where("manages"), ("manages",), text)
     patterns = []
     for index, child in enumerate(node.items[: limits.GLOBS]):
@@ -328,7 +335,7 @@ def read_checks(root: MapNode, problems: Problems) -> tuple[Check, ...]:
         if name is None or not words or any(not word or "\0" in word for word in words):
             continue
         if name in by_name:
-            problems.add(child.source, ("checks", index, "name"), f"there are two checks {name!r}")
+            problems.add(child.source, ("checks", index, "name"), f"two checks have the name {name!r}")
             continue
         by_name[name] = Check(name, tuple(w for w in words if w), _seconds(child, index, problems))
     return tuple(by_name.values())
@@ -340,7 +347,7 @@ def _seconds(check: MapNode, index: int, problems: Problems) -> int:
     if 1 <= seconds <= LONGEST_SECONDS:
         return seconds
     problems.add(
-        check.items["time_limit"].source, (*path, "time_limit"), "a time limit must be from 1s to 10m"
+        check.items["time_limit"].source, (*path, "time_limit"), "a time limit must be between 1s and 10m"
     )
     return DEFAULT_SECONDS
 
@@ -374,7 +381,10 @@ def _channels(node: Node | None, problems: Problems) -> dict[str, Channel]:
         assert isinstance(node, MapNode)
         at, path = node.where(name), ("notify", "channels", name)
         if not _NAME.fullmatch(name):
-            text = "a channel name must begin with a letter and have only letters, digits, - and _ (up to 63)"
+            text = (
+                "a channel name must begin with a letter and contain only letters, digits, - and _ (at"
+                " most 63 characters)"
+            )
             problems.add(at, path, text)
             continue
         kind = _KINDS.get(text_of(child.items.get("kind")) or "") if isinstance(child, MapNode) else None
@@ -385,7 +395,10 @@ def _channels(node: Node | None, problems: Problems) -> dict[str, Channel]:
         channel = Channel(name, kind, tuple(_EVENTS[e] for e in listed if e in _EVENTS))
         other = variables.setdefault(channel.variable, name)
         if other != name:
-            text = f"{name!r} and {other!r} share the variable {channel.variable}; rename one of them"
+            text = (
+                f"{name!r} and {other!r} would use the same environment variable, {channel.variable};"
+                " rename one of them"
+            )
             problems.add(at, path, text)
         channels[name] = channel
     return channels

@@ -114,11 +114,11 @@ def _why_no_ceiling(gate: str, node: Node) -> str | None:
     limit."""
     unit, ending = GATES[gate].unit, GATES[gate].max_ends
     if ending is None:
-        return f"the gate {gate} has no single figure, so it does not support `max`"
+        return f"the {gate} gate does not compare a single number, so it does not support `max`"
     text = text_of(node)
     if text is None or text[-1].isdigit() or (ending and text.endswith(ending)):
         return None
-    return f"the gate {gate} counts {unit}; write `max` in {unit}"
+    return f"the {gate} gate counts {unit}; specify `max` in {unit}"
 
 
 RENAMED = {"acknowledge": "overrides", "lifecycle": "branch_lifecycle"}
@@ -157,7 +157,7 @@ def _check_words(node: Node, wrong: set[NodePath], problems: Problems) -> None:
             problems.add(
                 child.source,
                 path,
-                f"other YAML readers read {child.text} as true or false; put it in quotes",
+                f"some YAML parsers interpret {child.text} as true or false; put it in quotes",
             )
         if "${" in child.value and path[:1] != ("servers",) and path[-1] not in FREE_TEXT:
             problems.add(child.source, path, "variables are supported only in the settings of servers")
@@ -192,7 +192,7 @@ def _explain(error: ValidationError, node: Node) -> Iterator[tuple[Source, NodeP
             if "x-clearable" in schema:
                 yield node.source, (), _empty_block(schema["x-clearable"])
             else:
-                yield node.source, (), f"this is empty; write {_expected(schema)}, or remove the key"
+                yield node.source, (), f"this value is empty; write {_expected(schema)}, or remove the key"
         case _:
             yield node.source, (), _wrong_value(node, schema)
 
@@ -273,7 +273,7 @@ def _unique(_: object, wanted: bool, value: object, schema: object) -> Iterator[
     cannot sort."""
     texts = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
     if wanted and len(set(texts)) < len(texts):
-        yield ValidationError("the items are not unique")
+        yield ValidationError("the list contains an item twice")
 
 
 @cache

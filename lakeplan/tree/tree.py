@@ -79,14 +79,14 @@ class KeyReader:
         written = text_of(given)
         if given is not None and written is not None:
             if prefix is not None and prefix != written:
-                text = f"the key names the server {prefix!r}, but this names {written!r}"
+                text = f"the server in the key is {prefix!r}, but here it is {written!r}"
                 self._problems.add(given.source, (*path, "server"), text)
                 return None
             return written if self.known_server(written, given.source, (*path, "server")) else None
         if prefix is not None:
             return prefix if self.known_server(prefix, at, path) else None
         if self._default is None and self._servers:
-            text = f"the tree has several servers ({listed(self._servers)}); name one with `server:`"
+            text = f"the tree has several servers ({listed(self._servers)}); choose one with `server:`"
             self._problems.add(at, path, text)
         # An unknown default server is already a problem at its own place.
         return self._default if self._default in self._servers else None
@@ -106,7 +106,10 @@ class KeyReader:
                 self._problems.add(at, path, problem)
             return problem is None
         if not REPOSITORY_NAMES.allows(name):
-            text = f"{name!r} is not a valid repository name (3 to 63 of a-z, 0-9 and -, but not - first)"
+            text = (
+                f"{name!r} is not a valid repository name: use 3 to 63 of a-z, 0-9 and -, and do not begin"
+                " with -"
+            )
             self._problems.add(at, path, text)
             return False
         return True
@@ -203,7 +206,9 @@ class TreeReader:
                 # The repository may be in a file that could not be read.
                 check_overrides(self.overrides, self.entries, self._problems)
         except TooManyGlobs:
-            text = "the globs overlap in too many ways to compare; use fewer globs, or more literal ones"
+            text = (
+                "the globs overlap in too many ways to compare; use fewer globs, or fewer wildcards in them"
+            )
             self._problems.add(Source(ROOT_FILE, 1, 1), ("repositories",), text)
 
     @property
@@ -325,7 +330,7 @@ class TreeReader:
         return make_layer(SET, node.source, node, self._no_file)
 
     def _no_file(self, block: str, reference: ScalarNode) -> None:
-        text = f"{SET} does not support `file`; write the values here"
+        text = f"{SET} does not support `file`; specify the values directly"
         self._problems.add(reference.source, (block, "file"), text)
 
     def _read_entries(self, file: str, root: MapNode) -> Iterator[Entry]:
@@ -517,7 +522,7 @@ def load_tree(
         hint = (
             f"Rename {other.name} to {ROOT_FILE}."
             if other.is_file()
-            else "Name the folder of the tree with -C DIR."
+            else "Pass the folder of the tree with -C DIR."
         )
         missing = Problem(Source(ROOT_FILE, 1, 1), TOP, "the file does not exist")
         message = f"there is no {ROOT_FILE} in {root}"

@@ -94,8 +94,8 @@ def _item(path: Sequence[str | Item], name: str, setting: str) -> Item:
     if identities is None:
         lists = ", ".join(f"{block}.{key}[…]" for block, key in LISTS)
         raise UsageError(
-            f"{SET} {setting}: the items of this list have no names",
-            hint=f"Use a list whose items have names: {lists}.",
+            f"{SET} {setting}: items of this list cannot be selected by name",
+            hint=f"Only items of these lists can be selected by name: {lists}.",
         )
     return Item("pattern" if "pattern" in identities and is_glob(name) else identities[0], name)
 
@@ -113,10 +113,12 @@ def _put(into: _Nested, path: Path, value: Node, setting: str) -> None:
     for part in path[:-1]:
         inner = into.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise UsageError(f"{SET} {setting}: another {SET} already sets it", hint=_HINT)
+            raise UsageError(
+                f"{SET} {setting}: another {SET} already sets this key or a part of it", hint=_HINT
+            )
         into = inner
     if path[-1] in into:
-        raise UsageError(f"{SET} {setting}: this is set twice", hint=_HINT)
+        raise UsageError(f"{SET} {setting}: this key is set twice", hint=_HINT)
     into[path[-1]] = value
 
 

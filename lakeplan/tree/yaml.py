@@ -23,7 +23,7 @@ T = TypeVar("T")
 Scalar = str | int | float | bool | None
 
 SURPRISES = frozenset({"on", "off", "yes", "no"})
-"""Words (in upper or lower case) that other YAML readers read as true or false."""
+"""Words (in upper or lower case) that some YAML parsers interpret as true or false."""
 
 NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -35,18 +35,19 @@ _MAX_DIGITS = 30
 
 
 class Ambiguous(ValueError):
-    """YAML readers disagree about a scalar. The message says how to write it."""
+    """YAML parsers interpret a scalar differently. The message says how to write it."""
 
 
 def resolve_plain(text: str) -> Scalar:
-    """Return the value of an unquoted scalar. Raises Ambiguous if readers disagree about it."""
+    """Return the value of an unquoted scalar. Raises Ambiguous if YAML parsers interpret it differently."""
     if text in NULLS:
         return None
     if text in _BOOLEANS:
         return _BOOLEANS[text]
     if _LEADING_ZERO.fullmatch(text):
         raise Ambiguous(
-            f"YAML readers disagree about {text}; write the number without leading zeros, or put it in quotes"
+            f"YAML parsers interpret {text} differently; write the number without leading zeros, or put it"
+            " in quotes"
         )
     if len(text) > _MAX_DIGITS:
         return text
@@ -384,7 +385,7 @@ class _Builder:
                 source, f"the tag {event.tag} is not supported; a tree can contain only plain values"
             )
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
-            self._stop(source, "half of a surrogate pair is not a character")
+            self._stop(source, "this text contains half of a surrogate pair, which is not a character")
         value: Scalar = text
         is_key = bool(self._stack) and self._stack[-1].is_map and not self._stack[-1].has_key
         if plain and not is_key:
@@ -439,7 +440,9 @@ class _Builder:
             return None
         if node.plain and (key in NULLS or is_surprise(key) or key.lower() in ("true", "false")):
             shown = f"the key {key}" if key else "an empty key"
-            self._problem(node.source, f"some YAML readers do not read {shown} as text; put it in quotes")
+            self._problem(
+                node.source, f"some YAML parsers do not interpret {shown} as text; put it in quotes"
+            )
             return None
         if key in frame.map:
             first = frame.keys[key]

@@ -168,7 +168,7 @@ def it_refuses_what_would_not_validate_and_restores_the_file(commented: Any) -> 
     commented.write("lakeplan.yaml", root + "bounds: {min_retention_days: 3}\n")
     rules(commented, 1)
     (refused,) = written(commented, code=3)["not_written"]
-    assert "outside the bounds of the tree" in refused["reason"]
+    assert "outside the tree's bounds of" in refused["reason"]
     assert text(commented) == COMMENTED
 
 

@@ -203,7 +203,7 @@ class DescribeThePreCommitHook:
         assert runner.run("git commit -qm good", repository).returncode == 0
         refused = runner.run("git add -A && git commit -qm bad", repository)
         assert refused.returncode == 1
-        assert "outside the bounds of the tree" in refused.stderr
+        assert "outside the tree's bounds of" in refused.stderr
 
     def it_is_offered_to_those_who_name_this_repository(self):
         (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())

@@ -82,4 +82,4 @@ def it_leaves_its_variables_to_no_server(tmp_path: Path, name: str) -> None:
     (tmp_path / "lakeplan.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError) as error:
         load_tree(tmp_path, {})
-    assert "would begin with LAKEPLAN_NOTIFY_, which" in "\n".join(error.value.problems)
+    assert "would begin with LAKEPLAN_NOTIFY_, a prefix" in "\n".join(error.value.problems)

@@ -67,7 +67,9 @@ def it_refuses_a_pattern_that_leaves_the_tree(folder: Path, pattern: str) -> Non
 
 
 def it_misses_a_file_that_is_named_in_full(folder: Path) -> None:
-    assert expand(folder, "r/gone.yaml")[1] == ["lakeplan.yaml:1:1: include[0]: there is no file r/gone.yaml"]
+    assert expand(folder, "r/gone.yaml")[1] == [
+        "lakeplan.yaml:1:1: include[0]: the file r/gone.yaml does not exist"
+    ]
 
 
 class DescribeSymbolicLinks:

@@ -158,7 +158,7 @@ class DescribeIncludes:
         for n in range(10):
             (tmp_path / f"link{n}").symlink_to(tmp_path)
         text = HEAD + f"include: ['{'/'.join(['*'] * 20)}.yaml']\n"
-        assert "include reads more than 200,000" in problem_of(tmp_path, text)
+        assert "search more than 200,000" in problem_of(tmp_path, text)
 
     def it_limits_the_parts_of_a_pattern(self, tmp_path: Path) -> None:
         assert "at most 50 parts" in problem_of(tmp_path, HEAD + f"include: ['{'a/' * 60}x.yaml']\n")

@@ -58,8 +58,8 @@ class DescribeTheSchedule:
         [
             ("engine: server, schedule: '99 * * * *'", "not within 0 to 59"),
             ("engine: server, schedule: often", "cron expression"),
-            ("engine: lakeplan, schedule: '0 * * * *'", "only with `engine: server`"),
-            ("engine: none, schedule: '0 * * * *'", "only with `engine: server`"),
+            ("engine: lakeplan, schedule: '0 * * * *'", "requires `engine: server`"),
+            ("engine: none, schedule: '0 * * * *'", "requires `engine: server`"),
         ],
     )
     def it_refuses_what_cannot_be_meant(self, tmp_path, engine, text):

@@ -42,19 +42,22 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
             "3:55: servers.prod.cost_per_gb_month: expected a price such as 0.023 or 0.023 USD, below 1",
         ),
         ("  prod: {}", "3:9: servers.prod: the key endpoint_url is missing"),
-        ("  prod: {endpoint_url: 'http://x', time_zone: Mars/Base}", "3:47: servers.prod.time_zone: there"),
+        (
+            "  prod: {endpoint_url: 'http://x', time_zone: Mars/Base}",
+            "3:47: servers.prod.time_zone: 'Mars/Base' is not a",
+        ),
         (
             "  state: {endpoint_url: 'http://x'}",
-            "3:3: servers.state: the variables of this server would begin with LAKEPLAN_STATE_",
+            "3:3: servers.state: this server's environment variables would begin with LAKEPLAN_STATE_",
         ),
         (
             "  Var-x: {endpoint_url: 'http://x'}",
-            "3:3: servers.Var-x: the variables of this server would begin with LAKEPLAN_VAR_",
+            "3:3: servers.Var-x: this server's environment variables would begin with LAKEPLAN_VAR_",
         ),
         ("  9x: {endpoint_url: 'http://x'}", "3:3: servers.9x: a server name must begin with a letter"),
         (
             "  a-b: {endpoint_url: 'http://x'}\n  A_b: {endpoint_url: 'http://x'}",
-            "4:3: servers.A_b: 'A_b' and 'a-b' share the variables LAKEPLAN_A_B_…",
+            "4:3: servers.A_b: 'A_b' and 'a-b' would use the same environment variables, LAKEPLAN_A_B_…",
         ),
         (
             "  p: {endpoint_url: 'http://x', branch_lifecycle: {engine: auto}}",
@@ -67,7 +70,7 @@ HEAD = "apiVersion: lakeplan/v1\nservers:\n"
         ("  p: {endpoint_url: 'http://x', storages: {a: {type: local}}}", "3:47: servers.p.storages.a: a"),
         (
             "  p: {endpoint_url: 'http://x', storages: {a: {type: s3, inventory: 's3://b/inv/'}}}",
-            "3:69: servers.p.storages.a.inventory: this URL does not name a manifest.json; write the URL",
+            "3:69: servers.p.storages.a.inventory: this is not the URL of a manifest.json; write the URL",
         ),
         (
             "  p: {endpoint_url: 'http://x', storages: {a: {type: s3, inventory: 'file:///manifest.json'}}}",
@@ -126,7 +129,7 @@ class DescribeVariables:
         ]
 
     def it_refuses_what_is_no_name(self, problem: Callable[..., str]) -> None:
-        assert "is not the name of a variable" in problem(HEAD + "  p: {endpoint_url: 'http://${a b}'}\n")
+        assert "is not a valid variable name" in problem(HEAD + "  p: {endpoint_url: 'http://${a b}'}\n")
         assert "a ${ has no closing }" in problem(HEAD + "  p: {endpoint_url: 'http://${a'}\n")
 
 
@@ -164,10 +167,10 @@ class DescribeTwoNamesOfOneServer:
     def it_refuses_a_repository_that_has_entries_under_both(self, tree, one, other, shared):
         (problem,) = tree.problems(self.ROOT, f"  {one}: {{}}\n  {other}: {{}}\n")
         assert (
-            f"prod and lake are names of the same server, and '{one}' at" in problem
+            f"prod and lake are two names for the same server, and '{one}' at" in problem
             or f"'{other}' at" in problem
         )
-        assert f"names the repository '{shared}' too" in problem
+        assert f"also matches the repository '{shared}'" in problem
 
     @pytest.mark.parametrize(
         "entries", [("prod/abc1", "lake/abc2"), ("prod/abc*", "lake/b*"), ("prod/*", "other/*")]

@@ -30,7 +30,7 @@ import pytest
             "state: {url: ftp://x}\n",
             "lakeplan.yaml:3:14: state.url: expected an s3://, gs://, file:// or Azure blob URL",
         ),
-        ("safety: {}\n", "lakeplan.yaml:3:9: safety: this is empty"),
+        ("safety: {}\n", "lakeplan.yaml:3:9: safety: this value is empty"),
         (
             "safety: {max_expired_objects_percent: 101}\n",
             "lakeplan.yaml:3:39: safety.max_expired_objects_percent:",
@@ -129,9 +129,9 @@ EMPTY_GC = "this value is empty; to remove the gc settings from the server, writ
         (GC % "{branch_id: true, retention_days: 4}", "60: gc.branches[0].branch_id: expected a name"),
         (
             GC % "{branch_id: off, retention_days: 4}",
-            "60: gc.branches[0].branch_id: other YAML readers read off as true or",
+            "60: gc.branches[0].branch_id: some YAML parsers interpret off as true or",
         ),
-        (GC % "{branch_id: a-*, retention_days: 4}", "60: gc.branches[0].branch_id: 'a-*' is not a"),
+        (GC % "{branch_id: a-*, retention_days: 4}", "60: gc.branches[0].branch_id: 'a-*' is a glob, not"),
         (GC % "{branch_id: a b, retention_days: 4}", "60: gc.branches[0].branch_id: 'a b' is not a valid"),
         (GC % "{pattern: a/*, retention_days: 4}", "58: gc.branches[0].pattern: the pattern 'a/*' ca"),
         (GC % "{pattern: '[!-_a-zA-Z0-9]', retention_days: 4}", "58: gc.branches[0].pattern: the patt"),
@@ -213,7 +213,7 @@ def it_reports_a_problem_of_an_entry(problem: Callable[..., str], settings: str,
         (
             "sweep: {engine: lakefs-spark-client}",
             "5:21: repositories.data-a.sweep.engine: sweep.engine lakefs-spark-client does not support holds"
-            " and would delete held data; use builtin",
+            " and would delete data under a hold; use the engine builtin",
         ),
         ("sweep: {engine: builtin, mode: quarantine, rate: 5}", ""),
     ],
@@ -275,9 +275,9 @@ def it_holds_every_day_to_the_bounds(tree: Any) -> None:
     )
     files = {"repositories/gc.json": '{"default_retention_days": 60}'}
     assert [line.split(":")[0] + line.rpartition(":")[2] for line in tree.problems(root, entries, files)] == [
-        "lakeplan.yaml 51 is outside the bounds of the tree, 5 to 50 days",
-        "repositories/a.yaml 4 is outside the bounds of the tree, 5 to 50 days",
-        "repositories/gc.json 60 is outside the bounds of the tree, 5 to 50 days",
+        "lakeplan.yaml 51 is outside the tree's bounds of 5 to 50 days",
+        "repositories/a.yaml 4 is outside the tree's bounds of 5 to 50 days",
+        "repositories/gc.json 60 is outside the tree's bounds of 5 to 50 days",
     ]
 
 

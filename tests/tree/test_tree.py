@@ -326,7 +326,7 @@ class DescribeServersAndEntries:
         assert loaded.servers_of("lab/data-a") == ["lab"]
 
     def it_asks_for_a_server_where_there_are_several(self, problem: Callable[..., str]) -> None:
-        assert "the tree has several servers (prod, lab); name one" in problem(self.TWO, "  data-a: {}")
+        assert "the tree has several servers (prod, lab); choose one" in problem(self.TWO, "  data-a: {}")
 
     def it_refuses_a_server_that_is_not_there(self, problem: Callable[..., str]) -> None:
         text = problem("", "  data-a: {server: prd}")
@@ -334,7 +334,7 @@ class DescribeServersAndEntries:
         assert "did you mean prod?" in problem("defaults: {server: prof}\n")
 
     def it_refuses_a_key_and_a_server_that_differ(self, problem: Callable[..., str]) -> None:
-        assert "the key names the server 'prod'" in problem(self.TWO, "  prod/data-a: {server: lab}")
+        assert "the server in the key is 'prod'" in problem(self.TWO, "  prod/data-a: {server: lab}")
 
     def it_finds_a_repository_in_two_files(self, problem: Callable[..., str]) -> None:
         files = {"repositories/b.yaml": "apiVersion: lakeplan/v1\nrepositories: {prod/data-a: {}}\n"}
@@ -388,23 +388,23 @@ class DescribeOverrides:
             ),
             (
                 "{repository: data-a, gate: clear, reason: r, max: 3, expires: 2027-01-01}",
-                "has no single figure",
+                "does not compare a single number",
             ),
             (
                 "{repository: data-a, gate: sweep-limit, reason: r, max: 3, expires: 2027-01-01}",
-                "the gate sweep-limit has no single figure",
+                "the sweep-limit gate does not compare",
             ),
             (
                 "{repository: data-a, gate: expired-objects, reason: r, max: 5TB, expires: 2027-01-01}",
-                "write `max` in percent",
+                "specify `max` in percent",
             ),
             (
                 "{repository: data-a, gate: at-risk, reason: r, max: 5%, expires: 2027-01-01}",
-                "write `max` in objects",
+                "specify `max` in objects",
             ),
             (
                 "{repository: data-a, gate: deleted-branches, reason: r, max: 5GB, expires: 2027-01-01}",
-                "write `max` in branches",
+                "specify `max` in branches",
             ),
             (
                 '{repository: data-a, gate: clear, reason: " \\u00a0", expires: 2027-01-01}',
@@ -429,7 +429,7 @@ class DescribeOverrides:
 def it_refuses_a_folder_without_a_tree(tmp_path: Path) -> None:
     with pytest.raises(TreeError, match=r"there is no lakeplan.yaml") as error:
         load_tree(tmp_path, {})
-    assert error.value.hint == "Name the folder of the tree with -C DIR."
+    assert error.value.hint == "Pass the folder of the tree with -C DIR."
     (tmp_path / "lakeplan.yml").write_text("")
     with pytest.raises(TreeError) as error:
         load_tree(tmp_path, {})
