@@ -44,7 +44,8 @@ def check_not_nested(key: str) -> None:
     at = f"/{key}".find(f"/{METADATA_PREFIX}")
     if key.startswith(DATA_PREFIX) and at >= 0:
         raise FormatError(
-            f"another repository has its storage namespace inside this repository's, at {key[: at - 1]}",
+            f"another repository has its storage namespace inside this repository's namespace, at"
+            f" {key[: at - 1]}",
             hint="Move one of them to its own namespace. Until then, neither can be swept.",
         )
 

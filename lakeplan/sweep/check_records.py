@@ -83,7 +83,7 @@ def last_runs(site: Site, addresses: Collection[str]) -> dict[str, RunFinding]:
                 findings |= dict.fromkeys(named, run.row)
                 left -= named
         except FormatError as error:
-            _log.warning("not searched for missing objects: %s", error)
+            _log.warning("could not search a collector's report for missing objects: %s", error)
         if not left:
             break
     return findings
@@ -93,7 +93,7 @@ def _runs(site: Site) -> Iterator[_Run]:
     try:
         rows = runs_of(site.store)
     except FormatError as error:
-        _log.warning("not searched for missing objects: %s", error)
+        _log.warning("could not search the collectors' reports for missing objects: %s", error)
         rows = []
     for row in rows:
         old = f"{OLD_RUNS_PREFIX}run_id={row['run_id']}/"
@@ -193,7 +193,7 @@ def _purge_note(swept: RecordedSweep | None, purged: Amount, lost: Collection[st
     assumed = purged.objects - (0 if swept is None else swept.purged.objects)
     if assumed:
         copies = count_of(assumed, "missing copy counts", "missing copies count")
-        return f"a purge has not recorded its end, so {copies} as purged"
+        return f"a purge did not record that it finished, so {copies} as purged"
     return f"{purged.objects:,} of them were purged" if lost and purged.objects else ""
 
 

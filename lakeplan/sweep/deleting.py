@@ -172,7 +172,7 @@ def copy_one(
     except StorageError as error:
         return CopyEnd(copied=False, problem=f"not copied: {error.message}")
     if stored is None or stored.size != copied.size:
-        return CopyEnd(copied=False, problem="not copied: the copy does not exist")
+        return CopyEnd(copied=False, problem="not copied: the copy is missing or has the wrong size")
     return CopyEnd(copied=True)
 
 
@@ -320,7 +320,9 @@ class _Part:
         kinds: list[str] = table.column("class").to_pylist()
         sizes: list[int] = table.column("size_bytes").to_pylist()
         if not all(map(is_candidate_key, keys)) or not {*kinds} <= MAY_GO:
-            raise FormatError("the part lists a key that no sweep may delete", where=where, hint=MARK_AGAIN)
+            raise FormatError(
+                "this part of the mark lists a key that no sweep may delete", where=where, hint=MARK_AGAIN
+            )
         versions: list[int] = table.column("version").to_pylist()
         return [_Row(*values) for values in sorted(zip(keys, sizes, kinds, versions, strict=True))]
 

@@ -183,7 +183,7 @@ def _record(
 
 
 RUNS_FORMAT: Final = "lakeplan.collector-runs/v1"
-NO_SUMMARY = "no summary: the run did not finish, or a sweep refused it"
+NO_SUMMARY = "no summary: the run did not finish, or a lakeplan sweep rejected its mark"
 _UNKNOWN: CollectorRunRow = {
     "run_id": "",
     "by": "",

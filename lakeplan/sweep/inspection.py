@@ -187,7 +187,7 @@ def _on_branches(site: Site) -> frozenset[str] | LakeplanError:
         try:
             for address in reader.list_addresses(name, branch):
                 if next(listed) > MOST_ON_BRANCHES:
-                    raise LakeplanError(f"branches have more than {MOST_ON_BRANCHES:,} objects")
+                    raise LakeplanError(f"the branches have more than {MOST_ON_BRANCHES:,} objects in total")
                 addressed.update(addresses.staged(address))
         except RepositoryNotFound:
             raise
@@ -238,7 +238,7 @@ def _files(site: Site, run: UncommittedRun) -> list[str]:
     keys = sorted(stored.key for stored in site.store.list_objects(folder))
     odd = [key for key in keys if key.rpartition("/")[2][:1] in ("", ".", "_")]
     if not keys or odd:
-        what = f"contains {odd[0]}, which is not a file of addresses" if odd else "is empty"
+        what = f"contains {odd[0]}, which is not an address file" if odd else "is empty"
         raise LakeplanError(
             f"the server wrote uncommitted addresses to {run.location}, but in this storage that"
             f" folder {what}",
@@ -268,7 +268,8 @@ def _check_storage(site: Site, graph: CommitGraph) -> None:
     held = next((id for id in sorted(heads) if id), None)
     if held is not None and site.store.stat(metadata_key(held)) is None:
         raise LakeplanError(
-            f"metarange {held} of a branch HEAD is not in this storage, so the server uses another storage",
+            f"metarange {held} of a branch HEAD is not in this storage, so the server uses a different"
+            " storage",
             where=f"{site.key}: {site.store.url}",
             hint="Check servers.<name>.storages.",
         )
@@ -357,7 +358,7 @@ def all_others(site: Site, *, keep: Callable[[], None]) -> tuple[ForeignRanges, 
     if others.unreadable:
         name, why = next(iter(others.unreadable.items()))
         raise GateRefused(
-            f"repository {name} cannot be read, and it may refer to objects of this one: {why}",
+            f"repository {name} cannot be read, and it may refer to objects in this repository: {why}",
             where=site.key,
             hint=f"If access was denied, grant this tree's lakeFS user the plan permissions on {name} (see"
             " docs/permissions.md). Otherwise, run the command again.",
@@ -528,7 +529,7 @@ def needed_now(
     )
     if len(addresses) > MOST_NEEDED:
         raise LakeplanError(
-            f"more than {MOST_NEEDED:,} objects of the mark are needed again",
+            f"more than {MOST_NEEDED:,} marked objects are needed again",
             where=f"{site.key}: mark {mark.mark_id}",
             hint=f"Run `lakeplan sweep restore {mark.mark_id} --path PATH` for one path at a time.",
         )

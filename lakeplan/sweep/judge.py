@@ -28,7 +28,7 @@ def settings_today(site: Site, mark: Mark) -> SweepSettings:
     weaker settings and has to be made again."""
     settings, refused = since_mark(mark.settings, mark.tree_settings, site.desired.sweep)
     if refused:
-        raise mark.stale(f"{refused[0].path} in the tree differs from the mark's")
+        raise mark.stale(f"the value of {refused[0].path} in the tree differs from the value in the mark")
     return settings
 
 
@@ -162,6 +162,6 @@ def check_readable(mark: Mark) -> None:
             f"lakeplan could not read {count_of(len(mark.unreadable), 'other repository')} on the server"
             f" ({named}), which may contain full addresses into this namespace",
             where=mark.where,
-            hint="Grant the user of this tree read access to them (retention and List permissions),"
-            " then run `lakeplan sweep mark` again.",
+            hint="Grant this tree's lakeFS user read access to them (retention and List"
+            " permissions), then run `lakeplan sweep mark` again.",
         )

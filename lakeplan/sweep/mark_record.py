@@ -201,12 +201,14 @@ def read_mark(data: bytes, *, name: str) -> Mark:
     formatted = records.record({"format": records.text})
     version = records.read_record(data, formatted, what=what, where=name, hint=hint)["format"]
     if version != MARK_FORMAT:
-        raise FormatError(f"this mark is from another version ({version})", where=name, hint=hint)
+        raise FormatError(f"the format of this mark is {version}, not {MARK_FORMAT}", where=name, hint=hint)
     document = records.read_record(data, _DOCUMENT, what=what, where=name, hint=hint)
     try:
         return _mark(document)
     except (ValueError, KeyError, TypeError) as error:
-        raise FormatError("this is not a mark", where=name, hint=hint) from error
+        raise FormatError(
+            "the mark is damaged: it contains an invalid value", where=name, hint=hint
+        ) from error
 
 
 _PART_NAME = re.compile(r"(going|kept)/[A-Za-z0-9_-][A-Za-z0-9._-]*")
@@ -217,7 +219,7 @@ def _part_name(value: Any, name: str) -> None:
     it."""
     records.text(value, name)
     if not _PART_NAME.fullmatch(value):
-        raise records.WrongShape(f"{name} is not a valid name of a part")
+        raise records.WrongShape(f"{name} is not a valid part name")
 
 
 _SHAPES: Mapping[str, records.Shape] = {

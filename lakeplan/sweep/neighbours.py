@@ -167,7 +167,10 @@ def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:
     if len(other) > len(ours) and other[: len(ours)] == ours:
         inside = "/".join(other[len(ours) :])
         if next(iter(site.store.list_objects(f"{inside}/{METADATA_PREFIX}")), None) is not None:
-            return "has its storage namespace inside this repository's, under another name of the storage"
+            return (
+                "has its storage namespace inside this repository's namespace (under another name for the"
+                " storage)"
+            )
         return ""
     below = "/".join((*ours[len(other) :], PROBE_KEY)) if ours[: len(other)] == other else PROBE_KEY
     for key in dict.fromkeys((PROBE_KEY, below)):
@@ -205,8 +208,8 @@ def _check_ancestors(site: Site) -> None:
 
 def _contained(site: Site, above: str) -> LakeplanError:
     return LakeplanError(
-        f"another repository has its storage namespace at {above}, which contains this repository's, so a"
-        " sweep of one would delete the other's data",
+        f"another repository has its storage namespace at {above}, which contains this repository's"
+        " namespace, so a sweep of one could delete data of the other",
         where=f"{site.key} ({site.repository.storage_namespace})",
         hint=MOVE,
     )
@@ -229,7 +232,7 @@ def _is_namespace(site: Site, url: str) -> bool:
 
 def _shared(site: Site, name: str, how: str) -> LakeplanError:
     return LakeplanError(
-        f"repository {name} {how}, so a sweep of one would delete the other's data",
+        f"repository {name} {how}, so a sweep of one could delete data of the other",
         where=f"{site.key} ({site.repository.storage_namespace})",
         hint=MOVE,
     )
@@ -298,7 +301,7 @@ def _check_owner(site: Site) -> None:
         record = parse_json(site.store.read(OWNER_KEY))
         _OWNER(record, "")
         same = record["server"] == owner["server"] and record["repository"] == owner["repository"]
-        named = f"repository {record['repository']} of {record['server']}"
+        named = f"repository {record['repository']} of the server {record['server']}"
     except (ValueError, KeyError, TypeError, StorageNotFound):
         raise LakeplanError(
             "the record of this namespace's owner cannot be read",

@@ -147,15 +147,17 @@ class OfficialSweeper:
             raise GateRefused(
                 why,
                 where=self._where,
-                hint="Run the command again when that has changed, or run `lakeplan sweep mark` again.",
+                hint="Run the command again when these objects may be deleted, or run `lakeplan sweep mark`"
+                " again.",
             )
 
     def _check_unchanged(self, request: DeleteRequest) -> None:
         """Raises GateRefused when objects were written again: the job deletes by address alone."""
         if changed := self._changed(request):
             raise GateRefused(
-                f"{count_of(len(changed), 'marked object was', 'marked objects were')} written again since"
-                f" the mark ({min(changed)}), but the official collector deletes by address alone",
+                f"{count_of(len(changed), 'marked object was', 'marked objects were')} written again after"
+                f" the mark was created ({min(changed)}), but the official collector deletes by address"
+                " alone",
                 where=self._where,
                 hint=MARK_AGAIN,
             )
@@ -210,7 +212,7 @@ class OfficialSweeper:
         if len(new) == 1:
             return UnifiedRun(new[0])
         raise StalePlan(
-            f"the collector left {len(new)} reports where one was expected"
+            f"the collector wrote {len(new)} reports, but one was expected"
             + (f" ({', '.join(new[:3])}): another collector ran in the meantime" if new else ""),
             where=self._where,
             hint="Make sure that no other collector runs, then run `lakeplan sweep mark` again.",
@@ -291,7 +293,7 @@ class OfficialSweeper:
         where = f"{self._store.url}/{run.summary_key}"
         summary = read_summary(self._store.read(run.summary_key), name=where)
         if not summary.success:
-            raise FormatError("the report is of a run that failed", where=where, hint=MARK_AGAIN)
+            raise FormatError("the report belongs to a run that failed", where=where, hint=MARK_AGAIN)
         named = frozenset(address for data in self._files(run) for address in data)
         if len(named) != summary.objects:
             raise FormatError(
@@ -309,7 +311,8 @@ class OfficialSweeper:
                 yield read_deleted(self._store.read(stored.key), name=name)
             elif _is_data(stored.key.removeprefix(folder)):
                 raise FormatError(
-                    "the file is in the collector's mark, and Spark would read it despite its name",
+                    "the collector's mark contains this file, and Spark would read it although its name"
+                    " does not end in .parquet",
                     where=name,
                     hint=MARK_AGAIN,
                 )

@@ -135,7 +135,7 @@ def open_site(
         raise LakeplanError(
             f"lakeplan cannot sweep {namespace.partition('://')[0]}:// namespaces",
             where=desired.key,
-            hint="Use the official collector for this repository. `lakeplan plan` works.",
+            hint="Use the official collector for this repository. `lakeplan plan` still works.",
         )
     store = ports.store(server, repository)
     listed, unread = other_servers(server, tree, ports) if others is None else others(server)
@@ -195,7 +195,8 @@ def select(
         if lost:  # a glob may name repositories there
             raise next(iter(lost.values()))
         raise UsageError(
-            "no repository of the tree is selected", hint="Check --target, --owner and --server."
+            "the selection matches no repository in the tree",
+            hint="Check --target, --owner and --server.",
         )
     for name, why in lost.items():
         failed |= {glob.key: why for glob in lost_globs(tree, name, selection)}
@@ -210,7 +211,7 @@ def select_one(tree: DesiredTree, repository: str, ports: SweepPorts) -> Desired
         return desired
     raise UsageError(
         f"the mark belongs to {repository}, which has no entry in the tree",
-        hint="Use the tree that the mark was made with.",
+        hint="Use the tree that the mark was created with.",
     )
 
 

@@ -49,7 +49,7 @@ NAMED = 100
 """The most failures that the document names. All are counted."""
 NEEDED = "needed again, but no longer at its address"
 YOUNG = "not old enough"
-NOT_NAMED = "not named by the mark"
+NOT_NAMED = "not listed in the mark"
 NOT_TRIED = "not tried: the purge stopped before it reached this copy"
 STILL_THERE = "still exists after it was deleted"
 SLOW = "inspecting the repository took longer than ten minutes, so nothing was deleted after that inspection"
@@ -126,7 +126,7 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
                 record(end.left, ended=run.run_id)
         except LakeplanError as error:
             # The record has only figures. What became of the copies must be reported in any case.
-            _log.warning("the end of this purge is not recorded in the state: %s", error)
+            _log.warning("the state has no record that this purge finished: %s", error)
     return {
         "repository": site.key,
         "mark_id": mark_id,
@@ -297,7 +297,7 @@ def _check_over(site: Site, mark_id: str) -> None:
     summary = read_summary(site.store, mark_id)
     if summary is None or not is_over(summary):
         raise LakeplanError(
-            f"the sweep of mark {mark_id} is not finished, so its copies may be the only ones",
+            f"the sweep of mark {mark_id} is not finished, so its copies in quarantine may be the only ones",
             where=site.key,
             hint=continue_or_abort(mark_id),
         )

@@ -137,10 +137,12 @@ def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = No
             f"mark {mark_id} does not exist or is unfinished", where=where, hint=MARK_AGAIN
         ) from None
     if digest not in (None, digest_of(data)):
-        raise StalePlan("the mark was changed after it was made", where=where, hint=MARK_AGAIN)
+        raise StalePlan("the mark was changed after it was created", where=where, hint=MARK_AGAIN)
     mark = read_mark(data, name=where)
     if sum(part.rows for part in mark.marked.going) != mark.to_delete.objects:
-        raise StalePlan("the mark lists more objects than its totals say", where=where, hint=MARK_AGAIN)
+        raise StalePlan(
+            "the number of objects in the mark differs from its total", where=where, hint=MARK_AGAIN
+        )
     return StoredMark(mark, digest_of(data), recorded=digest is not None)
 
 
@@ -182,7 +184,7 @@ def read_approval(state: StateReader, stored: StoredMark) -> Approval | None:
         approval: Approval = decode(parse_json(record.data), Approval)
     except (ValueError, TypeError, KeyError):
         raise FormatError(
-            "the record of this approval is damaged, or from another version of lakeplan",
+            "the record of this approval is damaged, or another version of lakeplan wrote it",
             where=approval_key(mark_id),
             hint=f"Inspect the mark, then run `lakeplan sweep approve {mark_id} --reason …` again.",
         ) from None
@@ -235,7 +237,11 @@ def load_known(site: Site, mark: Mark) -> KnownAtMark:
     key = mark_prefix(mark.mark_id) + KNOWN_FILE
     data = site.store.read(key)
     if hashlib.sha256(data).hexdigest() != mark.seen_sha256:
-        raise StalePlan("the file changed since the mark", where=f"{site.store.url}/{key}", hint=MARK_AGAIN)
+        raise StalePlan(
+            "the file has changed since the mark was created",
+            where=f"{site.store.url}/{key}",
+            hint=MARK_AGAIN,
+        )
     what, where = "the list of metaranges that the mark read", f"{site.store.url}/{key}"
     record = records.read_record(data, _SEEN, what=what, where=where, hint=MARK_AGAIN)
     return KnownAtMark(
@@ -311,7 +317,7 @@ def _run_id(value: Any, name: str) -> None:
     """The id of a run. It becomes part of keys."""
     records.text(value, name)
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", value):
-        raise records.WrongShape(f"{name} is not the id of a run")
+        raise records.WrongShape(f"{name} is not a valid run id")
 
 
 _RUN_ID = records.record({"run_id": _run_id})
@@ -361,7 +367,7 @@ def with_later(summary: SweepDocument, state: StateReader) -> SweepDocument:
         notes = summary["not_yet_reclaimed"].split("; ")
         later["not_yet_reclaimed"] = "; ".join(text for text in notes if text != IN_QUARANTINE)
     if sweep.purging is not None:  # it may also be active now
-        note = "a purge has not recorded its end, so more copies may be purged"
+        note = "a purge did not record that it finished, so more copies may have been purged"
         later["note"] = "; ".join(text for text in (summary.get("note"), note) if text)
     return later
 

@@ -57,7 +57,7 @@ PATHS_NAMED = 10
 """The most paths of an object in a mark."""
 FEW = 1_000
 """Up to this many copies are requested one by one instead of listed."""
-CONFLICT = "another object was written to the address during the restore"
+CONFLICT = "somebody wrote another object to the address during the restore"
 UNKNOWN = "the store did not confirm the restore"
 NAMED = 100
 """The most failures that the document names. All are counted."""
@@ -105,7 +105,7 @@ def restore(
             site, mark, {address: copies[address] for address in chosen}, ports, lease.renew, run.sleep
         )
         others = sum(size != copies[address] for address, size in existing.items())
-        why = "not replaced, because an object of another size is at the address now"
+        why = "not replaced, because an object of a different size is now at the address"
         other_note = f"{why}: {others:,}" if others else ""
         document: RestoreDocument = {
             "format": RESTORE_FORMAT,
@@ -145,7 +145,7 @@ def _nothing_to_restore(mark: Mark) -> UsageError:
     return UsageError(
         "no objects of this mark are in quarantine",
         where=mark.where,
-        hint=f"Run `lakeplan sweep show {mark.mark_id}` to see what became of the mark.",
+        hint=f"Run `lakeplan sweep show {mark.mark_id}` to see what happened to its objects.",
     )
 
 
@@ -161,7 +161,8 @@ def _record(site: Site, mark: Mark, ports: SweepPorts, copied: set[str], back: s
     try:
         record_restore(ports.state, site.key, mark.mark_id, len(copied - again), before=before)
     except LakeplanError as error:
-        return f"the state does not count these objects until you run the command again ({error.message})"
+        why = error.message
+        return f"the state does not count these objects as restored until you run the command again ({why})"
     return ""
 
 
@@ -280,7 +281,7 @@ def _needed_or_why(
         now = site_clocks(site, key, ports.now, by=by).earliest
         return needed_now(site, mark, ports, now=now, keep=keep, parts=parts).addresses, ""
     except LakeplanError as error:
-        return None, f"what is needed could not be determined ({error.message})"
+        return None, f"the objects that are needed now could not be determined ({error.message})"
 
 
 def _copy_back(

@@ -190,7 +190,7 @@ def _shown_as_done(request: DeleteRequest, step: Step | None) -> Iterator[None]:
             try:
                 done = [o.key for o in request.store.list_objects(f"{request.prefix}results/")]
             except StorageError as error:
-                _log.debug("progress is not known: %s", error)
+                _log.debug("the progress is unknown: %s", error)
                 continue
             step(sum(waiting.pop(key, 0) for key in done))
 

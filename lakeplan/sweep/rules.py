@@ -114,7 +114,7 @@ def _min_age(settings: SweepSettings, grace: int | None) -> Verdict | None:
         return None
     text = (
         f"objects may be deleted after {settings.min_age_seconds:,} seconds, but the server requires"
-        f" collectors to wait for {grace:,}"
+        f" collectors to wait {grace:,} seconds"
     )
     return Verdict(GateOutcome.REFUSED, text, settings.min_age_seconds, grace)
 
@@ -126,7 +126,7 @@ leave out objects that are older than the cutoff by less than this: the next mar
 _UNKNOWN_TO_IT = {
     MarkClass.AT_RISK: "at risk (the documented rule keeps them, the server does not)",
     MarkClass.PROTECTED: "protected by a tag, a hold or another repository",
-    MarkClass.UNCERTAIN_ADDRESS: "that an address in an unusual spelling may refer to",
+    MarkClass.UNCERTAIN_ADDRESS: "that an address with an unusual spelling may refer to",
     MarkClass.NEAR_LIMIT: "near a cutoff (sweep.margin)",
     MarkClass.NEVER_COMMITTED: "that were never committed (sweep.never_committed is keep)",
 }
@@ -200,8 +200,8 @@ class Place:
         if len(self.parts) == len(other.parts):
             return "has the same storage namespace"
         if len(self.parts) < len(other.parts):
-            return "has its storage namespace inside this repository's"
-        return "has a storage namespace that contains this repository's"
+            return "has its storage namespace inside this repository's namespace"
+        return "has a storage namespace that contains this repository's namespace"
 
 
 def overlapping(

@@ -57,14 +57,14 @@ ROUND = timedelta(minutes=10)
 """The longest time between two inspections."""
 MAX_SAVED = 1_000_000
 """When more objects are needed again, the mark no longer describes the repository."""
-HELD_AGAIN = "something needs it again"
+HELD_AGAIN = "needed again"
 NO_PART_BEGUN = (
     "no part finished in this round: the workers' clocks may be more than ten minutes ahead of this machine's"
 )
 SLOW_LOOK = "the inspection took longer than ten minutes, so nothing was deleted after it"
 UNLISTED = "never committed, and the objects that branches need could not be listed"
 NEVER_NOW = "never committed, and sweep.never_committed is now keep in the tree"
-SEEN_ONCE = "never committed, and not inspected again after sweep.settle yet"
+SEEN_ONCE = "never committed, and not yet inspected again after sweep.settle"
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
             raise UsageError(
                 "no sweep of this mark has begun, so there is nothing to abort",
                 where=mark.where,
-                hint="Leave the mark as it is.",
+                hint="Nothing needs to be done: a mark alone deletes nothing.",
             )
         if left := runner.left():
             runner.close(left)
@@ -255,17 +255,17 @@ def check_may_run(site: Site, mark: Mark, clocks: Clocks, lowered_at: datetime) 
     if mark.endpoint_url != site.server.endpoint_url or (
         mark.storage_namespace != site.repository.storage_namespace
     ):
-        raise mark.stale("the mark was made for another server or namespace")
+        raise mark.stale("the mark was created for another server or namespace")
     new = sorted(set(held_prefixes(site.desired.holds, clocks.earliest)) - set(mark.held_prefixes))
     if new:
-        raise mark.stale(f"the tree has a hold on {new[0]} that was not in force when the mark was made")
+        raise mark.stale(f"the tree has a hold on {new[0]} that was not in force when the mark was created")
 
 
 def check_same_repository(site: Site, mark: Mark) -> None:
     """Raises StalePlan when the repository was deleted and created again since the mark."""
     created = site.reader.get_repository(site.desired.name).creation_date
     if mark.repository_created != created:
-        raise mark.stale("the repository was deleted and created again since the mark")
+        raise mark.stale("the repository was deleted and created again after the mark was created")
 
 
 def check_alone(site: Site, mark: Mark) -> None:
@@ -274,7 +274,7 @@ def check_alone(site: Site, mark: Mark) -> None:
     # This sweep itself leaves these.
     own = {mark.mark_id, *noted_runs(site.store, mark.mark_id), official_run(site.store, mark.mark_id)}
     if others := sorted(runs - own):
-        raise mark.stale(f"another collector has run since the mark was made (run {others[0]})")
+        raise mark.stale(f"another collector has run since the mark was created (run {others[0]})")
 
 
 @dataclass

@@ -385,7 +385,9 @@ def _sweep_one(
         approve(site, stored, ports.state, run, reason=REASON, overrides=overrides, automatic=True)
         opens = window(stored.mark, site.desired.sweep.settle_seconds).opens
         if ports.now() < opens:
-            return f"approved; the rules settle at {opens:%Y-%m-%d %H:%M} UTC: run `lakeplan sweep run` then"
+            return (
+                f"approved; run `lakeplan sweep run` after {opens:%Y-%m-%d %H:%M} UTC, when the rules settle"
+            )
         swept = run_sweep(site, stored, ports, run)
         return finish(site, swept, ports, run, run_id=official_id)
     except LakeplanError as error:
@@ -419,7 +421,7 @@ def find_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site,
     approval = read_approval(ports.state, stored)
     _log.warning("the state has no mark %s: using its record in the namespace of %s", mark_id, desired.key)
     if search.unread:
-        _log.warning("not searched for the mark: %s", _named(search.unread))
+        _log.warning("could not search these repositories for the mark: %s", _named(search.unread))
     return open_site(desired, tree, ports), StoredMark(stored.mark, stored.digest, approval is not None)
 
 
@@ -459,11 +461,11 @@ def _not_of(
     if mark.mark_id != mark_id or mark.key != desired.key:
         return f"the record is of mark {mark.mark_id} of {mark.key}"
     if mark.endpoint_url != server.endpoint_url:
-        return f"the mark was made at {mark.endpoint_url}"
+        return f"the mark was created on the server at {mark.endpoint_url}"
     if mark.storage_namespace != repository.storage_namespace:
-        return f"the mark was made in the namespace {mark.storage_namespace}"
+        return f"the mark was created in the namespace {mark.storage_namespace}"
     if mark.repository_created != repository.creation_date:
-        return "the repository was deleted and created again since the mark"
+        return "the repository was deleted and created again after the mark was created"
     return ""
 
 
@@ -480,17 +482,17 @@ def _not_one(mark_id: str, search: _Search) -> LakeplanError:
             f"the state has no mark {mark_id}, and no repository confirms the record in its namespace:"
             f" {_named(search.others)}",
             where=f"{folder}{MARK_FILE}",
-            hint="Restore the state from a backup, or use the tree that the mark was made with.",
+            hint="Restore the state from a backup, or use the tree that the mark was created with.",
         )
     if search.unread:
         return LakeplanError(
             f"the state has no mark {mark_id}, and no namespace that can be read has a record of it;"
             f" not read: {_named(search.unread)}",
-            hint="Run the command again when these can be read.",
+            hint="Make them readable, then run the command again.",
         )
     return UsageError(
         f"mark {mark_id} is neither in the state nor in a namespace of the tree's repositories",
-        hint="Check the id, and use the tree that the mark was made with.",
+        hint="Check the id, and use the tree that the mark was created with.",
     )
 
 

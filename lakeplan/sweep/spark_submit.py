@@ -208,7 +208,7 @@ def check_conf(conf: Mapping[str, str], *, option: str = "--collector-conf") -> 
     for key in conf:
         bare = key.removeprefix(HADOOP)
         if bare.startswith(_OURS) or key in _OURS_OF_SPARK:
-            raise UsageError(f"{option} {key}: only lakeplan may set this", hint="Remove it.")
+            raise UsageError(f"{option} {key}: only lakeplan may set this property", hint="Remove it.")
 
 
 def check_no_delete(texts: Mapping[str, str]) -> None:
@@ -216,7 +216,7 @@ def check_no_delete(texts: Mapping[str, str]) -> None:
     for where, text in texts.items():
         if NO_DELETE in text:
             raise UsageError(
-                f"{NO_DELETE} is set, but current collectors ignore it and would delete",
+                f"{NO_DELETE} is set, but current collectors ignore it and would delete the objects anyway",
                 where=where,
                 hint="Remove it. For a dry run, use `lakeplan sweep mark`.",
             )

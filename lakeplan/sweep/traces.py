@@ -125,7 +125,7 @@ def _end(
         return ("marked" if approval is None else "approved"), ""
     key = result_key(sweep_prefix(mark_id), part.name, attempt)
     status, why = read_results(store.read(key), name=f"{store.url}/{key}").get(
-        address, (Status.FAILED, "the sweep's record does not list it")
+        address, (Status.FAILED, "the record of the sweep does not list this object")
     )
     if status is not Status.DELETED:
         return ("saved" if status is Status.SAVED else "failed"), why

@@ -125,7 +125,7 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
     if foreign := format_problem(document, PLAN_FORMAT):
         raise LakeplanError(f"cannot read the plan file: {foreign}", where=where, hint=hint)
     if document.get("digest") != digest_of(document):
-        raise LakeplanError("the plan was changed after it was made", where=where, hint=hint)
+        raise LakeplanError("the plan was changed after it was created", where=where, hint=hint)
     try:
         if problem is not None and (why := problem(document)):
             raise ValueError(why)

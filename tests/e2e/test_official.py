@@ -352,7 +352,7 @@ def it_refuses_when_an_object_was_written_again_under_its_key_after_the_collecto
     after_the_mark(monkeypatch, lambda _: write_again(official, official.approved[0]))
     refused = official.run()
     assert refused.code == 4
-    assert "written again since the mark" in refused.err
+    assert "written again after the mark was created" in refused.err
     assert len(official.starts) == 1
     assert official.site.data() == before
     assert not official.summary.exists(), "anybody could sweep the collector's mark"

@@ -179,7 +179,7 @@ class DescribeStalePlans:
         planned.write_text(json.dumps(document))
         refused = world.lakeplan("apply", planned)
         assert refused.code == 1
-        assert "changed after it was made" in refused.err
+        assert "changed after it was created" in refused.err
 
     def it_says_when_the_repository_is_gone(self, world, planned):
         world.api.call("DELETE", "/repositories/analytics")

@@ -636,7 +636,7 @@ class DescribeApplyWithSweep:
         (("run", "no-such-mark"), 64, "has no mark"),
         (("approve", "no-such-mark", "--reason", "x"), 64, "has no mark"),
         (("approve", "../mark", "--reason", "x"), 64, "is not a mark id"),
-        (("mark", "--target", "nobody"), 64, "no repository of the tree is selected"),
+        (("mark", "--target", "nobody"), 64, "the selection matches no repository in the tree"),
         (("mark", "--never-committed", "maybe"), 64, "one of keep, collect"),
         (("mark", "--min-age", "soon"), 64, "--min-age"),
         (("mark", "--allow", "everything"), 64, "unknown gate"),

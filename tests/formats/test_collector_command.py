@@ -167,7 +167,7 @@ def it_keeps_a_person_s_settings_and_runs_on_this_machine() -> None:
     ],
 )
 def it_refuses_settings_that_it_decides_itself(key: str) -> None:
-    with pytest.raises(UsageError, match="only lakeplan may set this"):
+    with pytest.raises(UsageError, match="only lakeplan may set this property"):
         properties(MARKING, LAKEFS, AWS, {key: "x"})
 
 

@@ -414,7 +414,7 @@ class DescribeAPlanFile:
     def it_is_refused_when_edited(self, edit: tuple[str, str]) -> None:
         text = dump_plan(a_plan())
         assert edit[0] in text
-        with pytest.raises(LakeplanError, match="changed after it was made"):
+        with pytest.raises(LakeplanError, match="changed after it was created"):
             load_plan(text.replace(edit[0], edit[1], 1), where="plan.json")
 
     @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def it_keeps_what_came_back_between_mark_and_sweep(
     change(repo)
     end = world.run(mark)
     assert _data_of(repo, first) == b"first"
-    assert world.ends(mark)[first] == ("saved", "something needs it again")
+    assert world.ends(mark)[first] == ("saved", "needed again")
     assert end.came_back == 0
     document = world.finish(end)
     assert document["finished"]
@@ -115,7 +115,7 @@ def it_keeps_what_came_back_between_two_rounds(
     end = world.run(mark)
     assert end.inspections == 2
     assert _data_of(repo, first) == b"first"
-    assert world.ends(mark)[first] == ("saved", "something needs it again")
+    assert world.ends(mark)[first] == ("saved", "needed again")
     # what went before its time cannot be helped, but it is said
     gone = [address for address, (status, _) in world.ends(mark).items() if status == "deleted"]
     assert len(gone) == 1

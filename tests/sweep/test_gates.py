@@ -132,7 +132,8 @@ def it_reports_what_it_measured_against_which_limit() -> None:
             60,
             7200,
             "seconds",
-            "objects may be deleted after 60 seconds, but the server requires collectors to wait for 7,200",
+            "objects may be deleted after 60 seconds, but the server requires collectors to wait"
+            " 7,200 seconds",
         ),
     ]
 

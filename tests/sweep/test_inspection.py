@@ -399,7 +399,7 @@ class DescribeObjectsOnBranches:
         server.addresses["dev"] *= 2
         found = server.inspect(collects=True).on_branches
         assert isinstance(found, LakeplanError)
-        assert found.message == "branches have more than 3 objects"
+        assert found.message == "the branches have more than 3 objects in total"
 
 
 class DescribeRules:

@@ -200,7 +200,7 @@ class DescribeApproving:
         longer = replace(SETTINGS, settle_seconds=SETTINGS.settle_seconds + 1)
         assert settings_today(site(sweep=longer), MARK) == longer
         older = replace(SETTINGS, min_age_seconds=4 * DAY)
-        with pytest.raises(StalePlan, match=r"sweep.min_age in the tree differs from the mark") as caught:
+        with pytest.raises(StalePlan, match=r"the value of sweep.min_age in the tree differs") as caught:
             judge_for_approval(site(sweep=older), MARK, CLOSED, automatic=False)
         assert (caught.value.where, caught.value.hint) == (WHERE, "Run `lakeplan sweep mark` again.")
 
@@ -247,7 +247,7 @@ class DescribeJudgingAgain:
         young = replace(SETTINGS, min_age_seconds=DAY - 1)
         mark = PartOfAMark(**{**vars(MARK), "settings": young, "tree_settings": young})
         given, held = approval(sweep=young, grace=then), site(sweep=young, grace=now)
-        with pytest.raises(GateRefused, match="the server requires collectors to wait for 86,400"):
+        with pytest.raises(GateRefused, match="the server requires collectors to wait 86,400 seconds"):
             judge_again(held_to_approval(held, mark, given), mark, given, TODAY)
 
     def it_counts_what_was_allowed_until_its_limit_is_tightened(self) -> None:

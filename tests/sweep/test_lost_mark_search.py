@@ -136,7 +136,7 @@ def it_finds_the_one_repository_that_confirms_a_record(
     ]
     assert caplog.messages == [
         "the state has no mark m1: using its record in the namespace of prod/lake",
-        "not searched for the mark: server away: no answer; prod/other: no permission",
+        "could not search these repositories for the mark: server away: no answer; prod/other: no permission",
     ]
 
 
@@ -160,9 +160,9 @@ def it_searches_only_repositories_that_the_tree_names_and_the_server_has(case: C
     [
         ({"mark_id": "m2"}, "the record is of mark m2 of prod/lake"),
         ({"key": "prod/other"}, "the record is of mark m1 of prod/other"),
-        ({"endpoint_url": "http://dev"}, "the mark was made at http://dev"),
-        ({"storage_namespace": "s3://old"}, "the mark was made in the namespace s3://old"),
-        ({"repository_created": 16}, "the repository was deleted and created again since"),
+        ({"endpoint_url": "http://dev"}, "the mark was created on the server at http://dev"),
+        ({"storage_namespace": "s3://old"}, "the mark was created in the namespace s3://old"),
+        ({"repository_created": 16}, "the repository was deleted and created again after the mark"),
     ],
 )
 def it_says_why_a_repository_does_not_confirm_a_record(case: Case, changes: dict[str, Any], why: str) -> None:

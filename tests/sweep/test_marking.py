@@ -125,7 +125,7 @@ class DescribeWhatWasNeverCommitted:
         mark = collecting.mark()
         collecting.sweep_of(mark)
         assert stray in repo.stored()
-        assert "not inspected again after sweep.settle" in collecting.ends(mark)[stray][1]
+        assert "not yet inspected again after sweep.settle" in collecting.ends(mark)[stray][1]
         # the other objects of that mark did go: a collector ran, and a new mark is wanted
         second = collecting.mark()
         collecting.lake.clock.advance(hours=25)

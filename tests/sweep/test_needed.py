@@ -143,7 +143,7 @@ def it_refuses_while_another_repository_cannot_be_read(use: Any) -> None:
     with pytest.raises(GateRefused) as caught:
         world.needed()
     assert caught.value.message == (
-        "repository other cannot be read, and it may refer to objects of this one: no permission"
+        "repository other cannot be read, and it may refer to objects in this repository: no permission"
     )
     assert (caught.value.where, bool(caught.value.hint)) == ("prod/lake", True)
     assert world.order == ["pins", "keep", "others"]
@@ -154,6 +154,6 @@ def it_refuses_when_more_is_needed_than_one_answer_names(use: Any, monkeypatch: 
     assert use(World(held=frozenset("ab"))).needed().addresses == {"a", "b"}
     with pytest.raises(LakeplanError) as caught:
         use(World(held=frozenset("abc"))).needed()
-    assert caught.value.message == "more than 2 objects of the mark are needed again"
+    assert caught.value.message == "more than 2 marked objects are needed again"
     assert caught.value.where == "prod/lake: mark m1"
     assert caught.value.hint == "Run `lakeplan sweep restore m1 --path PATH` for one path at a time."

@@ -20,8 +20,8 @@ def how(own: str, other: str) -> str:
 
 
 EQUAL = "has the same storage namespace"
-INSIDE = "has its storage namespace inside this repository's"
-CONTAINS = "has a storage namespace that contains this repository's"
+INSIDE = "has its storage namespace inside this repository's namespace"
+CONTAINS = "has a storage namespace that contains this repository's namespace"
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ class DescribeSelecting:
         assert world.select("copy", "dev/lake") == (["prod/copy", "dev/lake"], {})
 
     def it_refuses_a_selection_of_nothing(self) -> None:
-        with pytest.raises(UsageError, match="no repository of the tree is selected"):
+        with pytest.raises(UsageError, match="the selection matches no repository in the tree"):
             World({"prod": [LAKE]}, self.EXACT).select("other")
 
     def it_fails_what_entries_name_on_a_server_that_does_not_answer(self) -> None:

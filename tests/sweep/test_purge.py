@@ -673,14 +673,22 @@ class DescribeOneQuarantine:
 
         monkeypatch.setattr(module, "record_purge", fail)
         assert self.of(swept)["deleted"] == 3
-        assert "the end of this purge is not recorded in the state: the state is full" in caplog.text
+        assert "the state has no record that this purge finished: the state is full" in caplog.text
         assert self.recorded(swept).purging == Amount(3, 9)
 
     @pytest.mark.parametrize(
         ("changes", "kind", "message"),
         [
-            ({"finished": False}, LakeplanError, "is not finished, so its copies may be the only ones"),
-            ({"came_back": None}, LakeplanError, "is not finished, so its copies may be the only ones"),
+            (
+                {"finished": False},
+                LakeplanError,
+                "is not finished, so its copies in quarantine may be the only ones",
+            ),
+            (
+                {"came_back": None},
+                LakeplanError,
+                "is not finished, so its copies in quarantine may be the only ones",
+            ),
             (
                 {"came_back": None, "closed": True},
                 LakeplanError,

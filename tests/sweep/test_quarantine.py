@@ -316,7 +316,7 @@ class DescribeRestore:
         (repo.folder / address).write_bytes(b"another object")
         document = bring_back(world, moved)
         assert (document["restored"], document["already_there"], document["failed"]) == (1, 1, 0)
-        assert "an object of another size" in document["note"]
+        assert "an object of a different size" in document["note"]
         assert (repo.folder / address).read_bytes() == b"another object"
         assert (repo.folder / other).is_file()
 
@@ -447,7 +447,10 @@ class DescribeWhatBecameOfIt:
         render_mark_list(listed, console)
         assert " at least 0 " in console.file.getvalue()  # type: ignore[attr-defined]
         later = with_later({**summary, "note": "before"}, world.state)
-        assert later["note"] == "before; a purge has not recorded its end, so more copies may be purged"
+        assert (
+            later["note"]
+            == "before; a purge did not record that it finished, so more copies may have been purged"
+        )
         record_purge(world.state, moved.key, moved.mark_id, Amount(1, 1), ended="r")
         later = with_later(summary, world.state)
         assert (later["purged"], later.get("note")) == (1, None)

@@ -465,7 +465,7 @@ class DescribeRunning:
     ) -> None:
         path = repo.folder / mark_prefix(mark.mark_id) / MARK_FILE
         path.write_bytes(path.read_bytes().replace(b'"by": "ann', b'"by": "eve'))
-        with pytest.raises(StalePlan, match="the mark was changed after it was made"):
+        with pytest.raises(StalePlan, match="the mark was changed after it was created"):
             world.run(mark)
         assert untouched()
 
@@ -484,7 +484,7 @@ class DescribeRunning:
     ) -> None:
         path = repo.folder / mark_prefix(mark.mark_id) / KNOWN_FILE
         path.write_bytes(path.read_bytes() + b"\n")
-        with pytest.raises(StalePlan, match="changed since the mark"):
+        with pytest.raises(StalePlan, match="changed since the mark was created"):
             world.run(mark)
         assert untouched()
 
@@ -532,7 +532,7 @@ class DescribeRunning:
         self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool], key: str
     ) -> None:
         world.site().store.put(key, b"x")
-        with pytest.raises(StalePlan, match="collector has run since the mark was made \\(run 0abc\\)"):
+        with pytest.raises(StalePlan, match="collector has run since the mark was created \\(run 0abc\\)"):
             world.run(mark)
         assert untouched()
 
@@ -547,7 +547,9 @@ class DescribeRunning:
         self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool]
     ) -> None:
         world.holds = [{"prefix": "a", "reason": "legal"}]
-        with pytest.raises(StalePlan, match="has a hold on a that was not in force when the mark was made"):
+        with pytest.raises(
+            StalePlan, match="has a hold on a that was not in force when the mark was created"
+        ):
             world.run(mark)
         assert untouched()
 

@@ -216,7 +216,7 @@ def it_copies_back_what_is_in_quarantine_and_writes_down_what_came_of_it(case: C
         "failed": 0,
         "failures": {},
         "collectable_again": 1,
-        "note": "not replaced, because an object of another size is at the address now: 1",
+        "note": "not replaced, because an object of a different size is now at the address: 1",
     }
     assert case.back() == {"data/a", "data/b"}
     assert case.order == ["lease", "renew", "inspect", "renew", "copy", "copy", "released"]
@@ -241,8 +241,8 @@ def it_says_why_it_is_not_known_what_a_collection_may_delete_again(case: Case) -
     document = case.restore()
     assert document["collectable_again"] is None
     assert document["note"] == (
-        "what is needed could not be determined (no server);"
-        " not replaced, because an object of another size is at the address now: 1"
+        "the objects that are needed now could not be determined (no server);"
+        " not replaced, because an object of a different size is now at the address: 1"
     )
 
 
@@ -291,7 +291,7 @@ def it_copies_everything_while_a_part_of_the_mark_cannot_be_read(case: Case, los
         (
             "quarantine",
             "no objects of this mark are in quarantine",
-            "Run `lakeplan sweep show m1` to see what became of the mark.",
+            "Run `lakeplan sweep show m1` to see what happened to its objects.",
         ),
     ],
 )
@@ -345,7 +345,8 @@ class DescribeTheHistory:
         assert (document["restored"], case.back()) == (1, {"data/a"})
         assert document["note"] == (
             "the end of this step was not recorded in the history: no permission;"
-            " the state does not count these objects until you run the command again (no permission)"
+            " the state does not count these objects as restored until you run the command again (no"
+            " permission)"
         )
 
 
@@ -500,7 +501,7 @@ class DescribeAStoreThatFails:
         document = case.restore()
         assert (document["restored"], document["already_there"], document["failed"]) == (1, 1, 1)
         assert document["failures"] == {"data/not": "the answer was cut short"}
-        assert document["note"].startswith("not replaced, because an object of another size")
+        assert document["note"].startswith("not replaced, because an object of a different size")
 
     def it_asks_again_while_the_store_does_not_answer(self, case: Case) -> None:
         """The answer to a copy was lost, and so are those to whether it is there."""
@@ -556,7 +557,7 @@ class DescribeAStoreThatFails:
         case.store.before = write
         document = case.restore()
         assert (document["restored"], document["already_there"], document["failed"]) == (1, 1, 0)
-        assert document["note"].startswith("not replaced, because an object of another size")
+        assert document["note"].startswith("not replaced, because an object of a different size")
 
     def it_counts_an_object_as_restored_if_its_own_lost_request_conflicts_with_the_next(
         self, case: Case
@@ -610,7 +611,7 @@ class DescribeAStoreThatFails:
         document = case.restore()
         assert (document["restored"], document["already_there"], document["failed"]) == (0, 0, 1)
         assert document["failures"] == {
-            "data/a": "another object was written to the address during the restore"
+            "data/a": "somebody wrote another object to the address during the restore"
         }
 
     def it_names_some_failures_and_counts_all(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

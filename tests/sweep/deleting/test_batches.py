@@ -318,12 +318,16 @@ class DescribeCopying:
     def it_looks_whether_the_copy_is_there(self) -> None:
         store = Copier([])
         store.loses_copies = True
-        assert copied(store) == CopyEnd(copied=False, problem="not copied: the copy does not exist")
+        assert copied(store) == CopyEnd(
+            copied=False, problem="not copied: the copy is missing or has the wrong size"
+        )
 
     def it_believes_no_copy_of_another_size(self) -> None:
         store = Copier([], there=("a", "q/a"))
         store.copy = lambda source, target: StoredObject(target, 2, 0)  # type: ignore[method-assign]
-        assert copied(store) == CopyEnd(copied=False, problem="not copied: the copy does not exist")
+        assert copied(store) == CopyEnd(
+            copied=False, problem="not copied: the copy is missing or has the wrong size"
+        )
 
     @pytest.mark.parametrize(("listed", "is_gone"), [(False, False), (True, True)])
     def it_takes_an_object_for_gone_only_if_every_question_says_so(self, listed: bool, is_gone: bool) -> None:

@@ -64,11 +64,11 @@ def it_notes_that_a_part_is_begun_before_the_first_deletion_and_writes_its_end_l
 
 
 def it_saves_what_something_holds_again(sweep: Sweep) -> None:
-    sweep.saved = {"data/b": "something needs it again", "data/elsewhere": "no part of this"}
+    sweep.saved = {"data/b": "needed again", "data/elsewhere": "no part of this"}
     sweep.mark(["data/a", "data/b"])
     (end,) = ends(sweep.run())
     assert end.amounts == {Status.DELETED: Amount(1, 1), Status.SAVED: Amount(1, 1)}
-    assert end.reasons == {"saved: something needs it again": 1}
+    assert end.reasons == {"saved: needed again": 1}
     assert sweep.there() == {"data/b"}
 
 
@@ -244,7 +244,7 @@ def it_deletes_nothing_of_a_part_that_names_what_may_never_go(
     monkeypatch.setattr(deleting, "read_part", lambda *_, **__: rows)
     (error,) = sweep.run()
     assert isinstance(error, FormatError)
-    assert error.message == "the part lists a key that no sweep may delete"
+    assert error.message == "this part of the mark lists a key that no sweep may delete"
     assert error.where.endswith(MARK_PREFIX + sweep.parts[0].name)
     assert sweep.there() == {"data/a", "data/b"}
 
