@@ -48,7 +48,7 @@ def it_plans_and_applies_the_quickstart(
             with Path(file).open("a") as tree:
                 tree.write(f"{text}\n")
         else:
-            refused = re.search(r"# exit (\d+)", step)
+            refused = re.search(r"# exit code (\d+)", step)
             assert program == "lakeplan"
             assert run(_at(handle, words)) == (int(refused[1]) if refused else 0), step
 
