@@ -86,9 +86,8 @@ def examine(
         if selection.server in (None, server):
             checks = _check_server(tree, server, selection, ports, purpose, now, read_only=read_only)
             yield from in_area(f"server {server}", checks)
-    yield from in_area(
-        "state", check_state(ports.state, purpose, key=f"doctor/{now():%Y%m%dT%H%M%S%fZ}.json")
-    )
+    key = f"doctor/{now():%Y%m%dT%H%M%S%fZ}.json"
+    yield from in_area("state", check_state(ports.state, purpose, key=key, read_only=read_only))
     if ephemeral:
         hint = "Set state.url in the tree to an s3://, gs:// or Azure blob URL."
         # Both refuse such a state, because it decides what they may delete.
@@ -202,9 +201,11 @@ def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -
             yield Check(f"channel {name}", "ok", "its URL is set; nothing was sent")
 
 
-def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key: str) -> Iterator[Check]:
+def check_state(
+    open_state: Callable[[], StateWriter], purpose: Purpose, *, key: str, read_only: bool
+) -> Iterator[Check]:
     """Check that the state can be read and, for all purposes but a plan, written conditionally: the store
-    must refuse a second writer. The test record is deleted."""
+    must refuse a second writer. The test record is deleted. With ``read_only``, doctor writes nothing."""
     try:
         state = open_state()
         records = len(state.list_keys("applied/"))
@@ -213,6 +214,10 @@ def check_state(open_state: Callable[[], StateWriter], purpose: Purpose, *, key:
         return
     yield Check("readable", "ok", f"contains apply records for {count_of(records, 'repository')}")
     if purpose == "plan":
+        return
+    if read_only:
+        text = f"not tested with --read-only, but `lakeplan {purpose}` writes to the state"
+        yield Check("writable", "warn", text, "Run `lakeplan doctor` without --read-only.")
         return
     try:
         version = state.write(key, b"{}\n", if_version=None)

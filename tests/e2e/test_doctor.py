@@ -50,6 +50,17 @@ def it_changes_nothing_but_a_dump_and_leaves_no_record(ready):
     assert "writable" not in found
 
 
+@pytest.mark.parametrize("purpose", ["apply", "branches", "sweep"])
+def it_writes_no_record_to_the_state_with_read_only(ready, purpose):
+    """--read-only wrote and deleted the test record, in a state that the caller may only read."""
+    code = 0 if purpose == "apply" else 1  # the tree has neither an engine nor storages
+    found = checks(ready, "--for", purpose, "--read-only", code=code)
+    assert not (ready.tree / ".lakeplan").exists()
+    assert found["writable"]["result"] == "warn"
+    assert "not tested with --read-only" in found["writable"]["message"]
+    assert not {"conditional writes", "deletable"} & set(found)
+
+
 @pytest.mark.parametrize(
     ("route", "permission"),
     [

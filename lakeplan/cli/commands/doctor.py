@@ -40,7 +40,9 @@ def doctor(
         option("Check what this command needs: plan, apply, branches or sweep.", "WHAT", names=("--for",)),
     ] = "plan",
     selection: SelectionOptions,
-    read_only: Annotated[bool, option("Send only GET requests, and do not test storage.")] = False,
+    read_only: Annotated[
+        bool, option("Send only GET requests, and write nothing to the state or storage.")
+    ] = False,
     no_spark: Annotated[bool, option("Do not start Spark.")] = False,
     outputs: Annotated[Outputs, options.documents("doctor")],
     opening: SessionOptions,
@@ -56,7 +58,7 @@ def doctor(
     No rules are changed. With --for apply, branches or sweep, doctor writes and deletes one record in the
     state. With --for sweep, it also writes, reads, copies and deletes two small files under _lakeplan/doctor/
     in each repository's storage, and asks the server to record the uncommitted objects of one repository.
-    With --read-only, it sends only GET requests and writes nothing to storage.
+    With --read-only, it sends only GET requests and writes nothing.
 
     \b
     Examples:
