@@ -116,7 +116,7 @@ _KEPT = {
     Keep.HELD: "a hold now keeps this branch, because another branch or tag was moved or deleted",
     Keep.OPEN_PULL_REQUEST: "somebody opened a pull request from this branch",
     Keep.PROTECTED: "a branch protection rule matches it now",
-    Keep.NOT_MERGED: "the default branch moved, and may no longer contain its commits",
+    Keep.NOT_MERGED: "the default branch moved and may no longer contain the commits of this branch",
     Keep.EXEMPTED: "somebody recorded or removed an exemption for this branch",
     Keep.MIN_KEEP: "min_keep now keeps this branch, because other branches were deleted in the meantime",
 }
@@ -220,7 +220,7 @@ class Deleter:
             return _after_lost(_moved(outlook, current_head))
         if may_still_act(lost):
             # A hook may be running, and a second request would run it twice.
-            text = f"{lost.message}; the branch still exists, but the server may still delete it"
+            text = f"{lost.message}; the branch exists now, but the server may still delete it"
             return BranchEnd(outlook, Outcome.UNCERTAIN, text, maybe_deleted=True)
         return None
 
@@ -253,7 +253,11 @@ class Deleter:
                     outlook, Outcome.NOT_REVIEWED, "the plan does not list this branch for deletion"
                 )
             if planned.head != judged:
-                return BranchEnd(outlook, Outcome.MOVED, f"its HEAD was {planned.head[:12]} in the plan")
+                return BranchEnd(
+                    outlook,
+                    Outcome.MOVED,
+                    f"its HEAD has moved since the plan, where it was {planned.head[:12]}",
+                )
             if not planned.shows(outlook):
                 text = "it has uncommitted changes that are not in the plan"
                 return BranchEnd(outlook, Outcome.WRITTEN, text)
@@ -269,7 +273,9 @@ class Deleter:
             return _moved(outlook, head)
         if written:
             return BranchEnd(
-                outlook, Outcome.WRITTEN, "its uncommitted changes are not the same as at the inspection"
+                outlook,
+                Outcome.WRITTEN,
+                "its uncommitted changes differ from those that the inspection found",
             )
         return None
 

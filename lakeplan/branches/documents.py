@@ -138,7 +138,7 @@ class ReviewedPlan:
     settings: Mapping[str, ReviewedSettings]
 
 
-MAKE_A_PLAN = "Run `lakeplan branches plan --out FILE` to make a plan."
+MAKE_A_PLAN = "Run `lakeplan branches plan --out FILE` to create a plan."
 
 
 def reviewed_of(document: Any, where: str) -> ReviewedPlan:

@@ -39,7 +39,7 @@ FIRST = (
     " are kept"
 )
 UNWITNESSED = (
-    "lakeplan cannot write the repository's metadata, and so would not notice an outdated record of branches."
+    "lakeplan cannot write the repository's metadata, so it would not notice an outdated record of branches."
     f" Therefore, {NOT_ASSUMED}. Grant fs:UpdateRepository on the repository"
 )
 
@@ -138,7 +138,7 @@ def _recall_ledger(
         stored, stopped, finished = None, (), None
     if stored is None:
         lost = witness is not None or bool(stopped) or finished is not None
-        why = "it was removed, or is in another state store" if lost else ""
+        why = "it was removed, or it is in a different state store" if lost else ""
     else:
         why = _distrust(stored, desired.key, new, witness, stopped, finished)
     if why:
@@ -165,7 +165,7 @@ def _distrust(
     repository's address."""
     ledger, mark = stored.ledger, stored.mark
     if (ledger.repository, mark.endpoint, mark.namespace) != (key, described.endpoint, described.namespace):
-        return f"it describes {ledger.repository} at {mark.endpoint}, {mark.namespace}"
+        return f"it belongs to {ledger.repository} at {mark.endpoint}, in the namespace {mark.namespace}"
     if witness is None and mark.witnessed:
         return f"{WITNESS} was removed from the repository's metadata"
     if witness is not None and witness.id != mark.id:
@@ -176,7 +176,7 @@ def _distrust(
     if finished is not None and finished.ledger == mark.id:
         reached = max(reached, finished.generation)
     if reached - mark.generation > sum(1 for number in left if mark.generation < number <= reached):
-        return f"it is an older copy, of generation {mark.generation} instead of {reached}"
+        return f"it is an outdated copy: its generation is {mark.generation}, but the latest is {reached}"
     return ""
 
 

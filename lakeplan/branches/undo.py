@@ -170,7 +170,7 @@ def _undo(
                 if len(made) < len(some):
                     missing = f"{len(left) - len(done):,} of {len(left):,}"
                     raise LakeplanError(
-                        f"the run was stopped before it restored {missing} branches",
+                        f"the undo was stopped before it restored {missing} branches",
                         where=desired.key,
                         hint="Run the command again to restore them.",
                     )
@@ -209,7 +209,9 @@ class _Restorer:
         except LakeplanError as error:
             warnings.append(f"its data could not be inspected: {error.message}")
         if gone:
-            warnings.append(f"a collection has run since: {gone} of {sampled} sampled objects were deleted")
+            warnings.append(
+                f"a collection has run since the deletion: {gone} of {sampled} sampled objects were deleted"
+            )
         return BranchRestored(name, deletion, Restored.RESTORED, "", tuple(warnings), sampled, gone)
 
     def _create(self, branch: LiveBranch) -> str:

@@ -202,7 +202,10 @@ def held_deletions(
                 if share_a_name(hold.name, pattern, BRANCH_NAMES):
                     sentences.append(f"any branch that both {both} match")
             except TooManyGlobs:  # too many to compare, so they may match the same branch
-                return (*sentences, f"any branch that both {both} match, or that a later pair matches")
+                return (
+                    *sentences,
+                    f"any branch that both {both} match, or that a later pair of hold and pattern matches",
+                )
     return tuple(sentences)
 
 

@@ -186,8 +186,8 @@ def check_flavour(identity: ServerIdentity, engine: str) -> Check:
 def check_clock(date: datetime | None, now: datetime) -> Check:
     """Compare the server's clock, which decides when its days begin, with this machine's, which plans use."""
     if date is None:
-        text = "the server sends no Date header, so its clock is unknown"
-        return Check("clock", "warn", text, "Check the server's clock.")
+        text = "the server sends no Date header, so its time is unknown"
+        return Check("clock", "warn", text, "Check the server's clock by hand.")
     return clock("clock", date, now, "Synchronize both clocks with NTP. Retention is computed from them.")
 
 
@@ -236,7 +236,9 @@ def check_state(
             "Use a store with conditional puts (AWS S3, Google Cloud Storage, Azure Blob Storage). Leases do"
             " not work without them."
         )
-        yield Check("conditional writes", "fail", "the store let a second writer overwrite a record", hint)
+        yield Check(
+            "conditional writes", "fail", "the store allowed a second writer to overwrite a record", hint
+        )
     try:
         current = state.read(key)
         state.delete(key, if_version=current.version if current else version)

@@ -109,7 +109,7 @@ def check_branch_policies(
     """Check the selected repositories that have policies in the tree. Sends only GET requests."""
     managed = [d.name for d in selected if isinstance(d.branch_lifecycle, PoliciesDesired) and d.name in live]
     if not managed:
-        text = "no repository of the tree on this server has branch_lifecycle policies"
+        text = "no repository on this server has branch_lifecycle policies in the tree"
         yield Check("policies", "warn", text, "Run `lakeplan doctor` again after you add policies.")
         return
     yield from summed(on_each(managed, lambda name: _read_branches(live[name], branches)))
@@ -184,14 +184,19 @@ def check_repositories(
     managed = [d.name for d in selected if d.gc is not None]
     missing = [name for name in managed if name not in live]
     if missing:
-        text = f"these repositories of the tree are not on the server or not visible: {names(missing)}"
+        text = (
+            f"these repositories in the tree do not exist on the server or are not visible: {names(missing)}"
+        )
         yield Check("repositories", "fail", text, "Correct the names, or grant fs:ReadRepository on them.")
     readable = [name for name in managed if name in live]
     unmanaged = [name for name in others if name not in set(readable)]
     rest = on_each(unmanaged, lambda name: _Permissions(oddities=_odd(reader, name)))
     if not readable:
         yield _oddities(rest)
-        text = "no repository of the tree is on this server, so permissions on repositories were not checked"
+        text = (
+            "the tree does not manage the GC rules of any repository on this server, so permissions on"
+            " repositories were not checked"
+        )
         yield Check("repositories", "warn", text, "Run `lakeplan doctor` again after you add one.")
         return
     with progress.task(f"checking {reader.name}", len(readable)) as step:
@@ -225,7 +230,7 @@ def _asked(
 
 def _preflight(writer: GcRulesWriter, name: str) -> None:
     if not writer.can_set_gc_rules(name):
-        raise PermissionDenied("the server says that these credentials lack the permission")
+        raise PermissionDenied("the server reports that these credentials lack the permission")
 
 
 def _answer(ask: Callable[[], object]) -> object:
@@ -305,7 +310,7 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Che
     except LakeplanError as error:
         yield Check("fs:ListCommits", "fail", f"{error.message} (on {name})", grant("fs:ListCommits", error))
     else:
-        yield Check("fs:ListCommits", "ok", f"the server made a refs dump of {name}")
+        yield Check("fs:ListCommits", "ok", f"the server created a refs dump of {name}")
 
 
 HIDDEN = "hidden branches, for pins"

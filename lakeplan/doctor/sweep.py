@@ -53,7 +53,10 @@ def check_sweep(
         d.name: d for d in selected if d.gc is not None and d.name in live and not live[d.name].read_only
     }
     if not managed:
-        text = "no repository of the tree on this server can be swept, so storage was not checked"
+        text = (
+            "the tree does not manage the GC rules of any writable repository on this server, so storage was"
+            " not checked"
+        )
         hint = "Run `lakeplan doctor` again after you add an entry with gc rules."
         yield Check("storage", "warn", text, hint)
         return
@@ -168,7 +171,7 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
         text = "kept, and sweep.versions: all deletes them too" if facts.versioned else "none are kept"
         yield Check("versions", "ok", text)
     if facts.soft_delete:
-        text = "soft delete is on, so deleted objects keep using space, and lakeplan refuses to mark"
+        text = "soft delete is on, so deleted objects keep using space, and lakeplan refuses to create marks"
         hint = "Turn off soft delete for the account (Azure) or bucket (Google Cloud Storage)."
         yield Check("soft delete", "fail", text, hint)
     elif facts.soft_delete is None:
@@ -192,7 +195,8 @@ def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) 
     except (ValueError, KeyError, TypeError):
         return Check(name, "fail", "it is not a valid record", hint)
     if owner != (server.endpoint_url, desired.name):
-        return Check(name, "fail", f"the namespace belongs to repository {owner[1]} of {owner[0]}", hint)
+        text = f"the namespace belongs to repository {owner[1]} of the server {owner[0]}"
+        return Check(name, "fail", text, hint)
     return Check(name, "ok", "names this server and repository")
 
 
@@ -220,7 +224,10 @@ def _others(reader: LakeFSReader, others: list[str]) -> Check:
         return Check(
             name, "ok", f"{count_of(len(others), 'other repository')} can be read, as a mark requires"
         )
-    text = f"cannot read {names(bad)}. Imports there may use objects here, so no mark can be approved"
+    text = (
+        f"cannot read {names(bad)}. Repositories there may have imported objects from here, so no mark can"
+        " be approved"
+    )
     return Check(
         name, "fail", text, f"Grant the permissions that a plan needs on every repository. {POLICIES}"
     )
@@ -238,7 +245,7 @@ def _min_age(preparer: UncommittedPreparer, managed: Iterable[DesiredRepository]
     low = [d.name for d in managed if d.sweep.min_age_seconds < grace]
     if low:
         text = f"shorter than the server's grace period of {grace:,} seconds (on {names(low)})"
-        hint = f"Set it to at least {grace:,} seconds. The gate {MIN_AGE.name} refuses until then."
+        hint = f"Set it to at least {grace:,} seconds. Until then, the {MIN_AGE.name} gate refuses."
         return Check(name, "warn", text, hint)
     return Check(name, "ok", f"at least as long as the server's grace period of {grace:,} seconds")
 
@@ -249,7 +256,7 @@ def _prepare(doctor: SweepDoctor, results: Mapping[str, list[Check]]) -> Check:
         (n for n, checks in results.items() if all(f.result != "fail" for f in checks)), next(iter(results))
     )
     if doctor.read_only:
-        text = "not tested with --read-only, because the test has the server list uncommitted objects"
+        text = "not tested with --read-only, because the test makes the server list uncommitted objects"
         return Check(PREPARE, "warn", text, "Run `lakeplan doctor` without --read-only.")
     try:
         doctor.preparer.prepare_uncommitted(name)

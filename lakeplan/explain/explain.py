@@ -30,7 +30,8 @@ NAMED = 10
 PATH_ONLY = "other paths were not searched, so the same data may be kept under another path (a copy)"
 
 MAYBE_INSIDE = (
-    "an address may be in this namespace, whose own URL is unknown; set the URL with --storage-namespace"
+    "an address may be in this namespace, but the URL of the namespace is unknown; set it with"
+    " --storage-namespace"
 )
 
 
@@ -298,7 +299,7 @@ def _more_staged(world: World, staged: search.Staged, holdings: Sequence[search.
 def _staged_notes(staged: search.Staged) -> list[str]:
     if staged.complete or not staged.inspected:
         return []
-    return [f"uncommitted changes can only keep more objects; lakeplan inspected {staged.inspected}"]
+    return [f"other uncommitted changes may keep more objects; lakeplan inspected only {staged.inspected}"]
 
 
 def _nothing_at(
@@ -322,8 +323,8 @@ def _nothing_at(
         )
     hint = "Check the spelling."
     if everywhere:
-        hint = f"Other commits hold it. To find it, omit the ref and give {subject.text}."
-    return LakeplanError(f"there is no object {subject.text!r} at {subject.ref}", hint=hint)
+        hint = f"Other commits contain this path. To find them, omit the ref and enter only {subject.text}."
+    return LakeplanError(f"the object {subject.text!r} does not exist at {subject.ref}", hint=hint)
 
 
 @dataclass(frozen=True)

@@ -265,11 +265,11 @@ class _Judged:
         if staged:
             why = f"it is an uncommitted change on branch {staged[0]}"
         elif best is None:
-            why = "no commit holds it"
+            why = "no commit contains it"
         else:
             held = "" if len(holders) == 1 else f" (by commit {self._graph.ids[best]})"
             why = self.reason(best) + held
-        text = f"{named}: expected that it {_words(one.fate)}, but it {_words(fate)}"
+        text = f"{named}: expected {_words(one.fate)!r}, but the result is {_words(fate)!r}"
         return failure(one.kind, text, why, ref=one.ref, wanted=one.fate, fate=fate, source=one.source)
 
     def reason(self, number: int) -> str:
@@ -297,7 +297,7 @@ class _Judged:
 
 
 def _words(fate: drawn.Fate) -> str:
-    return {"survives": "survives", "goes": "goes", "at_risk": "is at risk"}[fate]
+    return {"survives": "survives", "goes": "goes", "at_risk": "at risk"}[fate]
 
 
 def _days(days: int) -> str:

@@ -330,7 +330,7 @@ class Inspection:
                 if not pending:
                     break
                 if len(known) + len(commits) > COMMITS_A_REQUEST * self._settings.max_requests:
-                    raise self._too_many("the log is too long")
+                    raise self._too_many("its commit log is too long")
         return commits
 
     def _masks(self, graph: CommitGraph, refs: Refs, rules: GcRules | None) -> list[int]:
@@ -363,7 +363,7 @@ class Inspection:
             if id := graph.meta_range_ids[commit]:
                 of = (holders[commit],) if holders else ()
                 facts[id] = facts.get(id, Facts()) | Facts(masks[commit], position, of)
-        why = store if isinstance(store, str) else "the credentials cannot list it"
+        why = store if isinstance(store, str) else "the credentials do not allow it"
         if not isinstance(store, str):
             try:
                 surveyed = self._ports.surveyor.survey(self._request(facts, store))
@@ -377,7 +377,7 @@ class Inspection:
 
     def _too_many(self, why: str) -> LakeplanError:
         return LakeplanError(
-            f"reading it needs more than {self._settings.max_requests:,} requests: {why}",
+            f"reading the repository requires more than {self._settings.max_requests:,} requests: {why}",
             where=f"{self._server}/{self._name}",
             hint="Raise --max-requests, or run the audit with credentials that can list the storage.",
         )

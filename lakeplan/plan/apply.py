@@ -397,14 +397,14 @@ def check_again(
             or current.failure is not None
             or not ceiling.only_moved(replace(repository, after=current.after), current)
         ):
-            raise _stale_plan([*moved, f"{repository.key}: it changed again during the new planning"])
+            raise _stale_plan([*moved, f"{repository.key}: it changed again while lakeplan planned again"])
         if ceiling.is_done(repository, current):
             steps.append(repository)
             continue
         steps.append(current)
         safety = limits.by_repository.get(repository.key, limits.of_plan)
         problems = ceiling.outside(repository, current, safety, age=age, now=now)
-        excess += [f"{repository.key}, planned again: {text}" for text in problems]
+        excess += [f"{repository.key}, after planning again: {text}" for text in problems]
     if excess:
         raise _stale_plan([*moved, *excess])
     refuse_more(reviewed, live, limits, now=now)

@@ -174,8 +174,8 @@ def _with_sweeps(drift: RepositoryDrift, state: StateReader) -> RepositoryDrift:
     if purging := [sweep.mark_id for sweep in sweeps if sweep.purging is not None]:
         # It may also be active now.
         note = (
-            f"{drift.repository}: a purge of mark {purging[0]} has not recorded its end, so it may have"
-            " reclaimed more than reported. Run `lakeplan sweep purge` to correct the figures"
+            f"{drift.repository}: a purge of mark {purging[0]} did not record that it finished, so it may"
+            " have reclaimed more than is reported. Run `lakeplan sweep purge` to correct the figures"
         )
         return replace(drift, sweeps=sweeps, state_note=note)
     return replace(drift, sweeps=sweeps)

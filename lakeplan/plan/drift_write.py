@@ -156,7 +156,9 @@ class _Writer:
         values = _edited(drift)
         cleared = next((v for v in values if v.path == DEFAULT_PATH and v.stored is None), None)
         if cleared is not None:
-            why = "the server no longer has GC rules. Write `gc: clear`, or apply to set them again"
+            why = (
+                "the server no longer has GC rules. Write `gc: clear` in the tree, or apply to set them again"
+            )
             refused.append(_refused(drift, cleared, why))
             return []
         if len(values) > DRIFT_VALUES:
@@ -185,13 +187,15 @@ class _Writer:
             if not values:
                 return []
             if desired is None or not wanted:
-                raise _Refused(f"the tree clears the {kind.label}, but the server has some")
+                raise _Refused(f"the tree clears the {kind.label}, but they are still set on the server")
             if not stored:
-                clear = f"Write `{kind.value}: clear`, or apply to set them again"
+                clear = f"Write `{kind.value}: clear` in the tree, or apply to set them again"
                 raise _Refused(f"the server no longer has {kind.label}. {clear}")
             changed = drift.last is not None and drift.last.config_hash != desired.config_hash
             if changed and any(value.applied != value.wanted for value in values):
-                raise _Refused(f"the tree's {kind.label} changed too, and the change has not been applied")
+                raise _Refused(
+                    f"the tree's {kind.label} have changed too, and that change has not been applied"
+                )
             file, entry = self._own_entry(desired, f"{kind.label} can be edited only in an exact entry")
         except _Refused as why:
             # All of them have this one reason.
@@ -213,13 +217,13 @@ class _Writer:
         desired = self._desired.get(drift.repository)
         gc = desired.gc if desired is not None else None
         if desired is None or not isinstance(gc, GcDesired):
-            raise _Refused("the tree clears these rules, but the server has some")
+            raise _Refused("the tree clears the GC rules, but they are still set on the server")
         last = drift.last
         own_change = last is not None and last.config_hash != desired.config_hash
         if own_change and value.applied != value.wanted:
             raise _Refused(
-                f"the tree changed it too, from {_days(value.applied)} to {_days(value.wanted)},"
-                " and that change has not been applied"
+                f"its value in the tree has changed too, from {_days(value.applied)} to"
+                f" {_days(value.wanted)}, and that change has not been applied"
             )
         if value.path == DEFAULT_PATH:
             put = partial(put_default, days=value.stored or 0)
@@ -249,7 +253,7 @@ class _Writer:
             change = partial(replace_number, line=place[0], column=place[1], number=days)
             return _Edit(value, source.file, change, frozenset(users), place)
         where = f"its value is in {source}, which other repositories share" if source else ""
-        file, entry = self._own_entry(desired, where or "no rule in the tree names this branch")
+        file, entry = self._own_entry(desired, where or "the tree has no rule for exactly this branch")
         return _Edit(value, file, lambda text: put(text, entry), frozenset({desired.key}))
 
     def _drop(self, desired: DesiredRepository, value: DriftedValue, branch: str) -> _Edit:
@@ -274,7 +278,7 @@ class _Writer:
         """The file and key of the repository's exact entry. Raises ``_Refused`` if it has none."""
         naming = self.tree.directory.naming(desired.server, desired.name)
         if naming is None or naming.exact is None:
-            raise _Refused(f"{why}, but the repository has no entry of its own. Add one")
+            raise _Refused(f"{why}, and the repository has no entry of its own. Add one")
         return naming.exact.source.file, naming.exact.key
 
     def write(self, drift: RepositoryDrift, edits: Iterable[_Edit]) -> str:

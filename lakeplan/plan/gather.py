@@ -172,7 +172,7 @@ class _Settings:
         return (
             *sentences,
             *(
-                f"{name} ({expiring[name].verdict.policy}) is needed to reach data that a hold keeps"
+                f"{name} ({expiring[name].verdict.policy}) is needed to reach data that a hold protects"
                 for name in sorted(needed)
             ),
         )
@@ -237,8 +237,9 @@ class _Settings:
         line = self.server.branch_lifecycle_schedule
         if line is None:
             return (
-                "the server's job deletes them at its next run (hourly unless configured otherwise). To see"
-                f" when, set servers.{self.server.name}.branch_lifecycle.schedule to its cron expression"
+                "the server's job deletes them at its next run (hourly unless configured otherwise). For"
+                f" the exact time, set servers.{self.server.name}.branch_lifecycle.schedule to its cron"
+                " expression"
             )
         first = first_deletion(going, self.as_of, line, self.server.zone)
         if first is None:
@@ -268,7 +269,9 @@ class _Settings:
                 "the server expires these objects in its own commits, which lakeplan does not simulate"
             )
         if unknown:
-            notes.append(f"rules name branches that do not exist: {', '.join(unknown[:5])}")
+            notes.append(
+                f"the tree has object rules for branches that do not exist: {', '.join(unknown[:5])}"
+            )
         return ObjectRulesPlan(
             action,
             server_etag=stored.etag,
@@ -431,7 +434,10 @@ def _pin_warnings(pins: PinsPlan) -> list[str]:
     blocked = [f"pins: {pins.blocked}"] if pins.blocked else []
     return [
         *blocked,
-        *(f"not a pin of this tree, so lakeplan never deletes it: {f}" for f in pins.foreign),
+        *(
+            f"lakeplan never deletes this branch, which is named like a pin but is not one of this tree: {f}"
+            for f in pins.foreign
+        ),
     ]
 
 
@@ -513,7 +519,9 @@ def _not_yet_expanded(before: GcRules | None, after: GcRules, gc: GcDesired) -> 
     new = [b for b in after.branches if b not in before.branches and b not in exact]
     if not new:
         return []
-    return [f"unexpanded branches, for which this plan writes rules: {first_names(new)}"]
+    return [
+        f"this plan writes rules for branches that the stored rules do not include yet: {first_names(new)}"
+    ]
 
 
 def _stored_oddities(stored: GcRules | None, branches: Iterable[str]) -> list[str]:

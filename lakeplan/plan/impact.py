@@ -253,8 +253,8 @@ def expires_later(
         return ()
     days = (min(moments) - now) // DAY_US
     return (
-        f"{count_of(len(moments), 'commit')} that would expire sooner, but at none of the times that a plan"
-        f" judges (now, in 7 and in 30 days); the first expires in {days:,} days",
+        f"{count_of(len(moments), 'commit')} that would expire sooner, but not by any of the times that a"
+        f" plan evaluates (now, in 7 days, and in 30 days). The first would expire in {days:,} days",
     )
 
 

@@ -170,7 +170,9 @@ def make_tree(
     for repository in sorted(repositories, key=lambda r: r.key):
         invalid = _invalid_days(repository.rules)
         if invalid:
-            out.append(SkippedRepository(repository.key, f"no tree can express the stored rules: {invalid}"))
+            out.append(
+                SkippedRepository(repository.key, f"the stored rules are invalid in a tree: {invalid}")
+            )
         else:
             good.append(repository)
     out.sort(key=lambda item: item.repository)
@@ -252,7 +254,7 @@ def _root(
     lines.append('include: ["repositories/**/*.yaml"]')
     notes = [f"#   {_comment(f'{item.repository}: {item.reason}')}" for item in left_out]
     if notes:
-        lines += ["", "# Not imported, and so not managed:", *notes]
+        lines += ["", "# Not imported, so not managed:", *notes]
     return "\n".join(lines) + "\n"
 
 

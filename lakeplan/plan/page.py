@@ -33,6 +33,7 @@ from lakeplan.values.plan_parts import BranchFate
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Branch, Refs
 from lakeplan.values.rules import GcRules
+from lakeplan.values.units import count_of
 from lakeplan.values.urls import path_digest
 
 
@@ -562,8 +563,8 @@ def report_page_document(
             graphs.append(graph)
         elif judged is not None:
             left_out.append(
-                f"the commit graph of {repository.key}, because the page would be too large; show it alone"
-                " with --target"
+                f"the commit graph of {repository.key}, because the page would be too large (use --target to"
+                " show it alone)"
             )
         curve = next(
             (c["curve"] for c in placed if c["key"] == repository.key and c["rules"] == "after"), None
@@ -571,8 +572,8 @@ def report_page_document(
         timelines.append(timeline_document(repository, judged, curve, plan.as_of))
         branches.append(branches_document(repository, judged, plan.as_of))
     if len(shown) > MAX_DETAILED:
-        rest = len(shown) - MAX_DETAILED
-        left_out.append(f"the timeline and branches of {rest:,} more repositories; use --target for them")
+        rest = count_of(len(shown) - MAX_DETAILED, "more repository")
+        left_out.append(f"the timeline and branches of {rest} (use --target to show them)")
     return {
         "format": REPORT_FORMAT,
         "plan": document,

@@ -335,7 +335,7 @@ class PinnedRulesAttempt(RulesAttempt):
 
     def _in_words(self) -> str:
         change = self._inspection.change
-        counts = {"made": len(change.new), "deleted": len(change.retired)}
+        counts = {"created": len(change.new), "deleted": len(change.retired)}
         return ", ".join(f"{count_of(n, 'pin')} {what}" for what, n in counts.items() if n)
 
     def _pins_for_history(self) -> dict[str, Any]:

@@ -134,7 +134,8 @@ def _why_blocked(stored: StoredRules, pins: Collection[str]) -> str:
         return ""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return (
-        f"the server stores a rule of 0 days or less for {', '.join(names[:3])}{more}, so no pin is changed"
+        f"the server stores a rule of 0 days or less for {', '.join(names[:3])}{more}, so no pins can be"
+        " changed"
     )
 
 

@@ -109,12 +109,12 @@ class _Asked:
             return ()
         stored, expires = result.stored, self.request.transitions[self.request.detail]
         if stored.problem:
-            return (f"the S3 inventory is not used: {stored.problem}",)
+            return (f"the S3 inventory was not used: {stored.problem}",)
         amount = stored.amount(expires)
         expired = count_of(result.amount(expires).objects, "object that expires", "objects that expire")
         return (
             f"of {expired}, {count_of(amount.objects, 'was', 'were')} in storage"
-            f" ({count_of(amount.size_bytes, 'byte')}) when the S3 inventory of {stored.created} was made",
+            f" ({count_of(amount.size_bytes, 'byte')}) when the S3 inventory of {stored.created} was created",
         )
 
 

@@ -114,7 +114,7 @@ def checked(plan: Plan, steps: Iterable[RunStep], run_id: str) -> Plan:
         for name, restores, again in _parts(step, repository):
             if not restores:
                 raise StalePlan(
-                    f"the plan does not restore the {name} from before run {run_id}",
+                    f"the plan does not restore the {name} to their state before run {run_id}",
                     where=step.repository,
                     hint="Run the command again, because something changed in the meantime.",
                 )
@@ -123,7 +123,7 @@ def checked(plan: Plan, steps: Iterable[RunStep], run_id: str) -> Plan:
                     f"{step.repository}: its {name} were changed again after run {run_id}, and the rollback"
                     " undoes that change too"
                 )
-    warnings.append(f"this plan is a rollback to the rules from before run {run_id}")
+    warnings.append(f"this plan rolls the repositories back to their settings before run {run_id}")
     return replace(plan, warnings=(*plan.warnings, *sorted(warnings)))
 
 

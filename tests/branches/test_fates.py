@@ -200,7 +200,7 @@ class DescribeHeldBranches:
         policy = Policy("hostile", ("a-*", *(f"b-{n}-*" for n in range(50))), max_age_seconds=7 * DAY)
         found = self.held(Hold("branch", "c-*"), policies=(policy,))
         (text,) = found
-        assert text.endswith("or that a later pair matches")
+        assert text.endswith("or that a later pair of hold and pattern matches")
 
     def it_thinks_of_branches_that_do_not_exist_yet(self) -> None:
         (text,) = self.held(Hold("branch", "*-legal"))

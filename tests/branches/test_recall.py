@@ -71,7 +71,7 @@ class DescribeALoss:
     def it_is_the_same_for_the_whole_state_or_another_state_url(self, old):
         old.state.records.clear()
         young(old)
-        assert "another state store" in warnings(old.run())
+        assert "different state store" in warnings(old.run())
         stays(old)
 
     def it_says_so_in_a_plan_too(self, old):
@@ -107,7 +107,7 @@ class DescribeAnotherRepository:
     def it_does_not_use_the_ledger_of_another_server(self, old):
         old.tree.endpoint = "https://other.example"
         old.lakefs.branch("feature-1")
-        assert "it describes prod/analytics at http://x" in warnings(old.run())
+        assert "it belongs to prod/analytics at http://x" in warnings(old.run())
         stays(old)
 
     def it_does_not_use_the_ledger_of_another_namespace(self, old):
@@ -120,7 +120,7 @@ class DescribeAnotherRepository:
         document = ledger(old) | {"repository": "old-name/analytics"}
         store(old, document)
         young(old)
-        assert "it describes old-name/analytics" in warnings(old.run())
+        assert "it belongs to old-name/analytics" in warnings(old.run())
         stays(old)
 
     def it_begins_anew_for_a_repository_that_was_made_again(self, old):
@@ -154,7 +154,7 @@ class DescribeAnOlderCopy:
             old.run()
         store(old, copy)
         old.clock.wait(2)
-        assert "older copy" in warnings(old.run())
+        assert "outdated copy" in warnings(old.run())
         stays(old)
 
     def it_is_not_used_after_a_run_that_was_killed_and_whose_record_was_rolled_back(self, idle, killed):
@@ -167,7 +167,7 @@ class DescribeAnOlderCopy:
         assert "feature-1" not in idle.lakefs.branches
         idle.state.records = before
         idle.lakefs.branch("feature-1")
-        assert "older copy" in warnings(idle.run())
+        assert "outdated copy" in warnings(idle.run())
         assert idle.ends() == {}
 
     @pytest.mark.parametrize("steps", range(9))

@@ -111,7 +111,7 @@ def it_warns_once_that_is_past_and_when_data_is_gone(deleted):
     deleted.lakefs.gone_objects = 3
     (first, _) = deleted.undo().repositories[0].branches
     assert any("were safe until" in w for w in first.warnings)
-    assert any("a collection has run since: 3 of 4" in w for w in first.warnings)
+    assert any("a collection has run since the deletion: 3 of 4" in w for w in first.warnings)
 
 
 def it_says_that_uncommitted_changes_cannot_come_back(world):

@@ -146,7 +146,10 @@ def it_leaves_alone_what_the_tree_changed_too(commented: Any) -> None:
     document = written(commented, code=3)
     assert [row["path"] for row in document["written"]] == ["branches/dev"]
     (refused,) = document["not_written"]
-    assert (refused["path"], "the tree changed it too, from 28 days to 60 days" in refused["reason"]) == (
+    assert (
+        refused["path"],
+        "its value in the tree has changed too, from 28 days to 60 days" in refused["reason"],
+    ) == (
         "branches/main",
         True,
     )
@@ -159,7 +162,7 @@ def it_refuses_what_no_value_of_the_tree_can_say(commented: Any) -> None:
     assert "the pattern 'release-*' sets one" in refused["reason"]
     commented.api.call("DELETE", "/repositories/analytics/settings/gc_rules")
     reasons = {r["path"]: r["reason"] for r in written(commented, code=3)["not_written"]}
-    assert "Write `gc: clear`, or apply" in reasons["default_retention_days"]
+    assert "Write `gc: clear` in the tree, or apply" in reasons["default_retention_days"]
     assert text(commented) == COMMENTED
 
 
@@ -265,7 +268,7 @@ class DescribeSharedValues:
         sharing.api.set_rules("team-a", 14, main=28)
         (refused,) = written(sharing, code=3)["not_written"]
         assert (
-            "which other repositories share, but the repository has no entry of its own"
+            "which other repositories share, and the repository has no entry of its own"
             in (refused["reason"])
         )
         assert (text(sharing), text(sharing, "lakeplan.yaml")) == before
@@ -458,7 +461,7 @@ class DescribePolicies:
         edit_policies(licensed, lambda p: p[2].update(max_age=60))
         assert (
             reason()
-            == "the tree's branch lifecycle policies changed too, and the change has not been applied"
+            == "the tree's branch lifecycle policies have changed too, and that change has not been applied"
         )
         edit_policies(licensed, lambda p: p.clear())
         assert "Write `branch_lifecycle: clear`" in reason()

@@ -260,7 +260,7 @@ class DescribeHeldBranches:
         assert planned.code == 4
         held = [g for g in planned.json["repositories"][0]["gates"] if g["gate"] == "held-branch"]
         assert [(g["outcome"], g["value"]) for g in held] == [("refused", 1)]
-        assert "feature-1 (quick) is needed to reach data that a hold keeps" in held[0]["message"]
+        assert "feature-1 (quick) is needed to reach data that a hold protects" in held[0]["message"]
         enterprise.api.branch("analytics", "stays", "feature-1")
         assert enterprise.lakeplan("plan", "--no-simulate", *arguments).code == 0
 

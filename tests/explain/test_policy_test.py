@@ -121,7 +121,7 @@ def it_shows_the_drawn_graph_with_the_difference(run: Run) -> None:
     ]
     assert not test["passed"]
     assert [f["kind"] for f in test["failures"]] == ["commit", "object"]
-    assert test["failures"][0]["message"] == "commit a (t): expected that it survives, but it goes"
+    assert test["failures"][0]["message"] == "commit a (t): expected 'survives', but the result is 'goes'"
     assert "branch main, 28 days (branch main)" in test["failures"][0]["why"]
     assert [(r["commit"], r["expected"]) for r in test["graph"]] == [
         ("d", None),

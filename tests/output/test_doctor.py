@@ -33,7 +33,7 @@ def document() -> dict[str, Any]:
         Check(
             "retention:SetGarbageCollectionRules",
             "fail",
-            "the server says that these credentials lack the permission (on analytics, events)",
+            "the server reports that these credentials lack the permission (on analytics, events)",
             "Grant retention:SetGarbageCollectionRules. See docs/permissions.md for the complete policy.",
             "server prod",
         ),

@@ -162,7 +162,7 @@ def it_draws_no_more_than_a_page_can_hold(monkeypatch: Any) -> None:
         ("prod/three", 2),
     ]
     assert document["missing"] == [
-        "the commit graph of prod/two, because the page would be too large; show it alone with --target"
+        "the commit graph of prod/two, because the page would be too large (use --target to show it alone)"
     ]
 
 

@@ -138,4 +138,6 @@ class DescribeWhatIsShown:
         made = report_page_document(pages.plan(*(pages.repository(read, f"r{n}") for n in range(3))))
         assert len(made["repositories"]) == 3
         assert len(made["timelines"]) == len(made["branches"]) == 2
-        assert made["missing"] == ["the timeline and branches of 1 more repositories; use --target for them"]
+        assert made["missing"] == [
+            "the timeline and branches of 1 more repository (use --target to show them)"
+        ]

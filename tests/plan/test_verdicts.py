@@ -220,10 +220,10 @@ def it_says_what_expires_sooner_but_at_no_horizon():
     graph = chain(50, 40, 20, 1)
     (later,) = expires_later(graph, GcRules(365), GcRules(100), NOW, UTC)
     assert later.startswith("3 commits that would expire sooner")
-    assert later.endswith("the first expires in 59 days")  # c0, since c1 is 40 days old
+    assert later.endswith("The first would expire in 59 days")  # c0, since c1 is 40 days old
     assert not judge(graph, GcRules(365), GcRules(100), NOW, UTC).changes_sides(backlog=False)
     (between,) = expires_later(graph, GcRules(66), GcRules(51), NOW, UTC)
-    assert between.endswith("the first expires in 10 days")
+    assert between.endswith("The first would expire in 10 days")
     assert expires_later(graph, None, GcRules(100), NOW, UTC)
     assert not expires_later(graph, GcRules(100), GcRules(365), NOW, UTC)
     assert not expires_later(graph, GcRules(100), None, NOW, UTC)
