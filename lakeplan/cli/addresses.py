@@ -151,10 +151,10 @@ class AddressQuestion:
             else contextlib.nullcontext()
         )
         with bars:
-            before = f"last sent to {last}" if last else "not yet sent anywhere for this tree"
-            say(stderr(), f"{what}: the credentials were {before}")
+            before = f"were last sent to {last}" if last else "have not been sent anywhere yet for this tree"
+            say(stderr(), f"{what}: the credentials {before}")
             say(stderr(), f"{what}: the tree in {self.tree} names {url}")
-            question = "Send them there? Only yes is accepted"
+            question = "Send them there? Only 'yes' is accepted"
             answer = typer.prompt(question, default="", show_default=False, err=True)
         if answer.strip() != "yes":
             return False

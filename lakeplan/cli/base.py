@@ -301,7 +301,7 @@ class PlanChecks:
         """The plan with its checks' results, or with a warning for each check that did not run."""
         if not self.may_run:
             warnings = tuple(
-                f"check {check.name} was not run: add --base REF, or --run-checks for a tree that you trust"
+                f"check {check.name} was not run: add --base REF or, if you trust the tree, --run-checks"
                 for check in self.checks
             )
             return replace(plan, warnings=(*plan.warnings, *warnings))
@@ -335,7 +335,7 @@ class PlanChecks:
                 if named and (before := _contents(place.folder, word)) and before != _contents(root, word):
                     after, where = ("changed", f"{word}:1:1") if (root / word).exists() else (ABSENT, "")
                     changes.append(
-                        WeakenedSetting(WHOLE_TREE, f"checks: {word}", "as at the base", after, where)
+                        WeakenedSetting(WHOLE_TREE, f"checks: {word}", "as in the base tree", after, where)
                     )
         return tuple(changes)
 

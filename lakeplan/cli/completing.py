@@ -79,7 +79,7 @@ def one_repository(tree: Tree, repository: str) -> tuple[str, str]:
     servers = tree.servers_of(repository) or list(tree.servers)
     if len(servers) != 1:
         raise UsageError(
-            f"several servers may have {repository!r}: {', '.join(servers)}",
+            f"repository {repository!r} may be on any of several servers: {', '.join(servers)}",
             hint=f"Include the server, for example {servers[0]}/{repository}",
         )
     return servers[0], repository

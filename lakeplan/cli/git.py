@@ -87,19 +87,20 @@ def find_work_folder(folder: Path) -> WorkFolder:
     for part in (*reversed(logical.parents), logical):
         if part.is_symlink() and _top_of(Path(os.path.realpath(part.parent))) is not None:
             raise LakeplanError(
-                f"{part.name} is a symbolic link in a git work tree, so git has no history of the tree there",
+                f"{part.name} is a symbolic link in a git work tree, so git has no history of the files"
+                " that it points to",
                 where=str(part),
                 hint="Replace the link with the folder itself, or use -C with the folder that it points to.",
             )
     real = Path(os.path.realpath(folder))
     top = _top_of(real)
     if top is None:
-        raise _no_repository(folder, "not in a git work tree")
+        raise _no_repository(folder, "the folder is not in a git work tree")
     _require_own_repository(top)
     answer = _git(top, "rev-parse", "--is-inside-work-tree", "--show-toplevel", "--absolute-git-dir")
     lines = os.fsdecode(answer.stdout).splitlines()
     if answer.returncode or len(lines) != 3 or lines[0] != "true":
-        raise _no_repository(folder, _first_line(answer.stderr) or "not in a git work tree")
+        raise _no_repository(folder, _first_line(answer.stderr) or "the folder is not in a git work tree")
     if os.path.realpath(lines[1]) != str(top) or os.path.realpath(lines[2]) != str(_git_dir(top)):
         raise _no_repository(folder, f"{lines[2]} is not the repository of {top}")
     prefix = real.relative_to(top).as_posix()
@@ -113,7 +114,7 @@ def commit_of(work: WorkFolder, ref: str) -> str:
     commit = answer.stdout.decode("ascii", "replace").strip()
     if b"' is ambiguous" in answer.stderr and not _HEAD.match(ref) and ref.lower() != commit:
         raise LakeplanError(
-            f"{ref!r} names several commits in this git repository",
+            f"{ref!r} is ambiguous: it refers to several commits in this git repository",
             where=str(work.top),
             hint="Use the full name, such as refs/remotes/origin/main, or delete the tag of the same name.",
         )
@@ -198,7 +199,7 @@ def has_file(work: WorkFolder, commit: str, name: str) -> bool:
             raise LakeplanError(
                 f"{at} is {kind.get(mode, 'a file')} at the base commit, so there is no tree to compare with",
                 where=str(work.top),
-                hint="First merge a change that restores the folder and the file.",
+                hint="First merge a change that restores the tree's folder and its files.",
             )
     return True
 
@@ -212,9 +213,9 @@ def write_folder(work: WorkFolder, commit: str, target: Path) -> int:
     small = [blob for blob in blobs if blob.size <= _LARGEST]
     if sum(blob.size for blob in small) > _MOST:
         raise LakeplanError(
-            f"the tree's folder has more than {_MOST >> 20} MiB at the base commit",
+            f"the tree's folder contains more than {_MOST >> 20} MiB of files at the base commit",
             where=str(work.top / work.prefix),
-            hint="Keep the tree in its own folder.",
+            hint="Move the tree to a folder of its own.",
         )
     try:
         for blob in large:
@@ -231,9 +232,9 @@ def write_folder(work: WorkFolder, commit: str, target: Path) -> int:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LakeplanError(
-            f"a file at the base commit cannot be written: {reason}",
+            f"cannot write a file from the base commit to a temporary folder: {reason}",
             where=str(work.top / work.prefix),
-            hint="First merge a change that removes links and files with unusual names.",
+            hint="First merge a change that removes symbolic links and renames files with unusual names.",
         ) from None
     return len(blobs)
 
@@ -331,12 +332,12 @@ def _require_own_repository(top: Path) -> None:
     except OSError:
         is_worktree = False
     if not is_worktree:
-        raise _no_repository(top, "its .git file names another folder (a submodule, for example)")
+        raise _no_repository(top, "its .git file points to another folder (as in a submodule, for example)")
 
 
 def _no_repository(folder: Path, reason: str) -> LakeplanError:
     return LakeplanError(
-        f"--base needs a git repository: {reason}",
+        f"--base requires a git repository: {reason}",
         where=str(folder),
         hint="Run in a git work tree that contains the tree, or run without --base.",
     )
@@ -356,12 +357,13 @@ def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.Completed
         check_size(len(done.stdout) + len(done.stderr), limits.GIT_BYTES)
         return done
     except TooLarge as error:
-        raise LakeplanError(f"the output of git was refused: {error}", where=str(top)) from None
+        raise LakeplanError(f"cannot use the output of git: {error}", where=str(top)) from None
     except (TooSlow, subprocess.TimeoutExpired):
         raise LakeplanError(
             f"git did not answer within {limits.GIT_SILENT_SECONDS:g} seconds",
             where=str(top),
-            hint="Run `git status` there. A file in .git may be a pipe, or on a disk that does not respond.",
+            hint="Run `git status` in this folder. A file in .git may be a pipe, or be on a disk that does"
+            " not respond.",
         ) from None
     except OSError as error:
         raise LakeplanError("git cannot be run", where=str(top), detail=str(error)) from None

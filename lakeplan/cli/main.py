@@ -129,7 +129,8 @@ def run(arguments: Sequence[str]) -> int:
             return ExitCode.ERROR
         print_error(
             f"unexpected {type(error).__name__}: {error}",
-            hint="This is a bug in lakeplan. Run again with --log-level debug and report what it prints.",
+            hint="This is a bug in lakeplan. Run the command again with --log-level debug, and report its"
+            " output.",
         )
         return ExitCode.ERROR
     if code == ExitCode.INTERRUPTED:  # typer returns this code after Ctrl-C, and prints nothing

@@ -32,9 +32,9 @@ UncommittedAge = Annotated[
     str, option("Fail if the newest list of uncommitted addresses is older than this.", "AGE")
 ]
 StorageNamespace = Annotated[
-    str | None, option("Namespace URL as the server knows it, if it differs from --namespace.", "URL")
+    str | None, option("Namespace URL that the server uses, if it differs from --namespace.", "URL")
 ]
-EndpointUrl = Annotated[str | None, option("S3 endpoint.", "URL")]
+EndpointUrl = Annotated[str | None, option("URL of the S3 endpoint.", "URL")]
 Region = Annotated[str | None, option("S3 region.", "REGION")]
 TimeZone = Annotated[str, option("Time zone of the server.", "ZONE")]
 DEFAULT_CACHE_SIZE = f"{DEFAULT_LIMIT // 10**9}GB"
@@ -65,7 +65,7 @@ def check_storage_namespace(url: str | None) -> str | None:
     if url is not None and "://" not in url:
         raise UsageError(
             f"--storage-namespace {url!r} is not a URL",
-            hint="Write the namespace as the server knows it, for example s3://bucket/prefix",
+            hint="Use the namespace URL that the server uses, for example s3://bucket/prefix",
         )
     return url
 
@@ -100,7 +100,7 @@ def _cache_choice(
     except ValueError as error:
         raise UsageError(f"--cache-size: {error}", hint="Use a size, for example --cache-size 20GB") from None
     if cache is not None and not cache.strip():
-        raise UsageError("--cache is empty", hint="Use a folder, or --cache off.")
+        raise UsageError("--cache is empty", hint="Specify a folder or a URL, or use --cache off.")
     return CacheChoice(cache, limit)
 
 

@@ -98,7 +98,9 @@ Repository = Annotated[
 TreeDir = Annotated[Path, option("Folder that contains lakeplan.yaml.", "DIR", names=("-C", "--tree"))]
 Targets = Annotated[
     list[str] | None,
-    option("Only repositories that match. Repeatable.", "REPO_GLOB", autocompletion=completing.targets),
+    option(
+        "Only repositories that match this glob. Repeatable.", "REPO_GLOB", autocompletion=completing.targets
+    ),
 ]
 Owner = Annotated[str | None, option("Only repositories of this owner.", "OWNER")]
 Server = Annotated[
@@ -106,7 +108,7 @@ Server = Annotated[
 ]
 Formats = list[str] | None
 Outs = Annotated[
-    list[Path] | None, option("File to write; - is standard output. One for each --format.", "FILE")
+    list[Path] | None, option("File to write, or - for standard output. Pass one for each --format.", "FILE")
 ]
 AsOf = Annotated[
     str | None, option("Point in time to evaluate: ISO 8601 or epoch seconds. Default: now.", "TIME")
@@ -122,15 +124,15 @@ LakectlConfig = Annotated[
     option("lakectl configuration file to read credentials from, for a tree with one server.", "FILE"),
 ]
 ReadOnly = Annotated[
-    bool, option("Send only GET requests. Without a refs dump, dangling commits are not seen.")
+    bool, option("Send only GET requests. No refs dump is requested, so dangling commits are not seen.")
 ]
 Master = Annotated[str | None, option("Spark master. Default: local[*].", "URL")]
-SparkConf = Annotated[list[str] | None, option("Spark setting, KEY=VALUE. Repeatable.", "K=V")]
+SparkConf = Annotated[list[str] | None, option("Spark setting in the form KEY=VALUE. Repeatable.", "K=V")]
 SparkHome = Annotated[
     str | None,
     option(
-        "Folder of a Spark installation with the same version as pyspark. The variable SPARK_HOME is"
-        " ignored.",
+        "Folder of a Spark installation whose version matches pyspark's. The environment variable"
+        " SPARK_HOME is ignored.",
         "FOLDER",
     ),
 ]
@@ -177,7 +179,9 @@ def common_options(
     no_color: Annotated[bool, option("Disable colors.")] = False,
     no_progress: Annotated[bool, option("Disable progress bars.")] = False,
     log_level: Annotated[str, option("Log level: debug, info, warning or error.", "LEVEL")] = "warning",
-    quiet: Annotated[bool, option("Print only documents and errors.", names=("-q", "--quiet"))] = False,
+    quiet: Annotated[
+        bool, option("Print only errors and the documents requested with --format.", names=("-q", "--quiet"))
+    ] = False,
 ) -> None:
     """The options that nearly every command has, after those of the command."""
 
@@ -204,15 +208,15 @@ def one_of(what: str, text: str, words: Sequence[Any]) -> Any:
     return text
 
 
-def parse_spark_conf(settings: Sequence[str] | None) -> dict[str, str]:
-    """Parse ``KEY=VALUE`` pairs. Raises UsageError."""
+def parse_spark_conf(settings: Sequence[str] | None, option: str = "--spark-conf") -> dict[str, str]:
+    """Parse the ``KEY=VALUE`` pairs of an option. Raises UsageError."""
     values = {}
     for setting in settings or ():
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
             raise UsageError(
-                f"--spark-conf {setting!r} is not KEY=VALUE",
-                hint="For example, use --spark-conf spark.executor.memory=4g.",
+                f"{option} {setting!r} is not in the form KEY=VALUE",
+                hint=f"For example, use {option} spark.executor.memory=4g.",
             )
         values[key.strip()] = value
     return values
@@ -222,8 +226,8 @@ def runners(
     runner: Annotated[
         str | None,
         option(
-            "Where to read data: local (threads of this process), spark or auto. Default: the tree's"
-            " setting, then auto.",
+            "Where data is read: local (threads of this process), spark or auto. Default: the tree's"
+            " setting, or auto if it has none.",
             "RUNNER",
         ),
     ] = None,
@@ -238,7 +242,7 @@ def runners(
 RunnerOptions = Annotated[Runners, Options(runners)]
 
 
-_IN_THE_TREE = "Add the gate to overrides in the tree and have the change reviewed."
+_IN_THE_TREE = "Add the gate to `overrides` in the tree, and have the change reviewed."
 
 
 def _allow_option(text: str) -> Any:
@@ -253,13 +257,16 @@ def _check_allowed(allow: Sequence[str] | None) -> frozenset[str]:
     for given in allow or ():
         repository, separator, name = given.rpartition("=")
         if separator and not repository:
-            raise UsageError(f"--allow {given!r} names no repository", hint=f"Write --allow {name}")
+            raise UsageError(
+                f"--allow {given!r} has no repository before the equals sign",
+                hint=f"Use --allow {name} or --allow REPOSITORY={name}",
+            )
         if name not in GATES:
             near = difflib.get_close_matches(name, GATES, n=1)
             meant = f"Did you mean {near[0]}? " if near else ""
             raise UsageError(f"unknown gate {name!r}", hint=f"{meant}The gates are {', '.join(GATES)}.")
         if not GATES[name].allow:
-            raise UsageError(f"--allow cannot override the gate {name}", hint=_IN_THE_TREE)
+            raise UsageError(f"--allow cannot override the {name} gate", hint=_IN_THE_TREE)
     return frozenset(allow or ())
 
 
@@ -276,8 +283,8 @@ def _allowed_here(
     allow: Annotated[
         list[str] | None,
         _allow_option(
-            "Override this gate. Works only at a terminal. If the gate refuses several repositories, name"
-            " the repository. Repeatable."
+            "Override this gate. Works only at a terminal. If the gate refuses several repositories, pass"
+            " REPOSITORY=GATE for each of them. Repeatable."
         ),
     ] = None,
 ) -> frozenset[str]:

@@ -21,6 +21,7 @@ from lakeplan.output.redact import redact_plan, redacted
 from lakeplan.output.text import KEY, json_for, safe_json, safe_output
 from lakeplan.values.local import check_writable, write_file
 from lakeplan.values.plan_document import dump_plan, encode, to_document
+from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
     from lakeplan.tree.tree import Tree
@@ -56,8 +57,8 @@ def pair_outputs(
         named = ["json"] * len(paths)
     if len(paths) > len(named):
         raise UsageError(
-            f"there are {len(paths)} --out options for {len(named)} --format",
-            hint="Give one --format for each --out, in the same order.",
+            f"{len(paths)} --out options were given, but only {count_of(len(named), '--format option')}",
+            hint="Pass one --format for each --out, in the same order.",
         )
     outputs = [
         Output(name, None if i >= len(paths) or paths[i] == STANDARD_OUTPUT else paths[i])
@@ -65,7 +66,8 @@ def pair_outputs(
     ]
     if sum(1 for o in outputs if o.path is None) > 1:
         raise UsageError(
-            "two formats would be written to standard output", hint="Give each --format its own --out FILE."
+            "more than one format would be written to standard output",
+            hint="Pass a separate --out FILE for each --format.",
         )
     if not any(o.path is None for o in outputs) and not quiet:
         outputs.append(Output(RICH, None))
@@ -130,8 +132,8 @@ class Outputs:
             return self
         if self.is_stdout_used:
             raise UsageError(
-                "a page and a document would both be written to standard output",
-                hint="Give --html or --out a file.",
+                "the HTML page and another document would both be written to standard output",
+                hint="Pass a file to --html or to --out.",
             )
         return replace(self, all=tuple(output for output in self.all if output.path is not None))
 

@@ -53,7 +53,7 @@ def host_of(environ: Mapping[str, str]) -> Host:
     if environ.get("GITLAB_CI"):
         return GitLab.of(environ)
     raise UsageError(
-        "this is not a job of GitHub Actions or GitLab CI",
+        "this is not a GitHub Actions or GitLab CI job",
         hint="Outside CI, run `lakeplan plan` and `lakeplan apply`.",
     )
 
@@ -80,8 +80,8 @@ class Pipeline:
         host = host_of(self.environ)
         if host.is_fork():
             raise UsageError(
-                "lakeplan does not plan pull requests of forks, because a plan needs credentials",
-                hint="Push the branch to this repository.",
+                "lakeplan does not plan pull requests from forks, because a plan needs credentials",
+                hint="Push the branch to this repository, and open the pull request from there.",
             )
         _make_folder(self.into, _FILES)
         outs = {"json": PLAN_FILE, "markdown": COMMENT, "junit": JUNIT}
@@ -134,7 +134,7 @@ class Pipeline:
             if self.comments:
                 put_plan_comment(host, None, "", marker(tree_prefix(self.tree)))
         except HostError as error:
-            _say(f"The comments of open pull requests were not updated: {error}")
+            _say(f"The comments on open pull requests were not updated: {error}")
         worst = max(codes)
         self._write_outputs(worst, summary=", ".join(results), plan=f"{merged[-1].number}/{PLAN_FILE}")
         return worst
@@ -159,9 +159,9 @@ class Pipeline:
             options = ("--replan", "--no-progress", *_files(folder, outs), *self.more)
             done = merged._run("apply", str(file), *options)
             written = (folder / RESULT).is_file()
-            why = f"`lakeplan apply` exited with {done} before it wrote a result; see the job's log"
+            why = f"`lakeplan apply` exited with code {done} before it wrote a result; see the job's log"
             body = _text(folder / RESULT) if written else not_applied(why, "", tree_prefix(self.tree))
-            end = _end_in(folder / REPORT) if written else f"exited with {done}"
+            end = _end_in(folder / REPORT) if written else f"exited with code {done}"
         self._show(body)
         if not self.comments:
             return done, end
@@ -182,7 +182,7 @@ class Pipeline:
         try:
             return ", ".join(host.approvers(request)[:MOST_APPROVERS])
         except HostError as error:
-            _say(f"Cannot find out who approved {host.sign}{request.number}: {error}")
+            _say(f"Cannot determine who approved {host.sign}{request.number}: {error}")
             return ""
 
     # ---- comments
@@ -220,7 +220,7 @@ class Pipeline:
         shown = self._at(MARK)
         if self._run("sweep", "show", asked.mark, "--format", "json", "--out", shown, "-q"):
             raise NotAllowed(
-                f"there is no mark {asked.mark}", hint="Run `lakeplan sweep list` to list the marks."
+                f"mark {asked.mark} does not exist", hint="Run `lakeplan sweep list` to list the marks."
             )
         request = check_merge(host, asked, _commit_in(Path(shown), asked.mark))
         reason = f"comment {asked.comment} by {asked.login} on pull request {request.number}"
@@ -229,7 +229,7 @@ class Pipeline:
         done = named._run("sweep", "approve", asked.mark, "--reason", reason, *self.more)
         if done:
             raise NotAllowed(
-                f"`lakeplan sweep approve` exited with {done}", hint="See the job's log for the reason."
+                f"`lakeplan sweep approve` exited with code {done}", hint="See the job's log for the reason."
             )
         host.write_comment(asked.number, approved_answer(asked.mark, asked.login), None)
         return f"approved {asked.mark}"
@@ -238,7 +238,7 @@ class Pipeline:
     def run(self, line: Sequence[str]) -> int:
         """A command of lakeplan, and how it ended as outputs of the step."""
         done = self._run(line[0], *line[1:], *self.more)
-        self._write_outputs(done, summary=f"lakeplan {line[0]} exited with {done}")
+        self._write_outputs(done, summary=f"lakeplan {line[0]} exited with code {done}")
         return done
 
     def validate(self) -> int:
@@ -312,7 +312,9 @@ def _make_folder(folder: Path, names: Sequence[str]) -> None:
     try:
         if folder.is_symlink():
             raise LakeplanError(
-                "the folder is a symbolic link", where=str(folder), hint="Remove it from the checkout."
+                "the folder for results is a symbolic link",
+                where=str(folder),
+                hint="Remove the link from the checkout.",
             )
         folder.mkdir(parents=True, exist_ok=True)
         for name in names:

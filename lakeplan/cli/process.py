@@ -49,7 +49,7 @@ def parse_time(text: str) -> datetime:
             moment = datetime.fromisoformat(text.strip().replace("z", "Z"))
     if moment is None or not 1 < moment.year < LAST_YEAR:  # calculations fail at the ends of the calendar
         raise UsageError(
-            f"{text!r} is not a time",
+            f"{text!r} is not a valid time",
             hint="Use ISO 8601, for example 2026-03-31T12:00:00Z, or epoch seconds.",
         )
     if moment.tzinfo is None:
@@ -183,7 +183,8 @@ def check_lasting_state(url: str, environ: Mapping[str, str]) -> None:
     runner."""
     if is_lost(url, environ):
         raise UsageError(
-            "the state is a local folder and CI is set, so the state would be lost with the runner",
+            "the state is in a local folder, and this is a CI job (CI is set), so the state would be lost"
+            " when the job ends",
             hint="Set state.url to an s3://, gs:// or Azure blob URL.",
         )
 

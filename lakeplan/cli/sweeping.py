@@ -131,8 +131,8 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
     if kind is not None and kind.form is UrlForm.SERVER and kind.in_tree:
         if config is None or config.type != kind.name or config.path is None:
             raise LakeplanError(
-                f"the repository is in a folder on the server ({shown_url(namespace)}), but the tree does"
-                " not say where",
+                f"the repository's data is in a folder on the server ({shown_url(namespace)}), but the"
+                " tree does not specify the path of that folder",
                 where=where,
                 hint=f'Add "{repository.storage_id}": {{type: local, path: /path/on/the/server}}.',
             )
@@ -147,8 +147,8 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
     config = config or StorageConfig(kind.name)
     if config.type != kind.name:
         raise LakeplanError(
-            f"the namespace is {shown_url(namespace)}, but the type of its storage in the tree is"
-            f" {config.type}",
+            f"the namespace is {shown_url(namespace)}, but its storage has the type {config.type} in the"
+            " tree",
             where=where,
             hint=f"Set the type to {kind.name}.",
         )
@@ -187,7 +187,8 @@ def _check_gateway(namespace: str, config: StorageConfig, where: str) -> None:
         raise LakeplanError(
             f"the namespace is at {url.origin}, which is not in the tree",
             where=where,
-            hint="Check the server. If the address is correct, add endpoint_url to this storage.",
+            hint="Check the server's configuration. If the address is correct, set it as the endpoint_url"
+            " of this storage.",
         )
 
 
@@ -200,15 +201,16 @@ S3_PROVIDERS = ("fs.s3a.aws.credentials.provider", "fs.s3a.assumed.role.arn")
 class CollectorChoice:
     """The options of the official collector, which are checked only if it is the engine."""
 
-    spark_submit: Annotated[str, option("spark-submit program that runs the official collector.", "PATH")] = (
-        "spark-submit"
-    )
+    spark_submit: Annotated[
+        str, option("The spark-submit program that runs the official collector.", "PATH")
+    ] = "spark-submit"
     collector: Annotated[
         str | None,
         option("Official collector to run: Maven coordinates, or the path or URL of a jar.", "PACKAGE|JAR"),
     ] = None
     collector_conf: Annotated[
-        list[str] | None, option("Spark setting for the official collector, KEY=VALUE. Repeatable.", "K=V")
+        list[str] | None,
+        option("Spark setting for the official collector in the form KEY=VALUE. Repeatable.", "K=V"),
     ] = None
     spark_conf: list[str] | None = None
 
@@ -220,13 +222,14 @@ def open_collector(session: Session, site: Site, options: CollectorChoice) -> Sp
     """The official collector for a repository. Raises UsageError for unusable options, CredentialsError."""
     if not options.collector:
         raise UsageError(
-            "sweep.engine is lakefs-spark-client, but --collector does not say which version to run",
+            "sweep.engine is lakefs-spark-client, but no collector version was specified",
             where=site.key,
-            hint="Add --collector io.lakefs:lakefs-spark-client_2.12:VERSION (_2.13 for Spark 4), or a jar.",
+            hint="Pass --collector io.lakefs:lakefs-spark-client_2.12:VERSION (_2.13 for Spark 4), or the"
+            " path of a jar.",
         )
     chosen = parse_spark_conf(options.spark_conf)
     check_conf({key: value for key, value in chosen.items() if "lakefs." in key}, option="--spark-conf")
-    conf = parse_spark_conf(options.collector_conf)
+    conf = parse_spark_conf(options.collector_conf, "--collector-conf")
     credentials = session.credentials(site.server.name)
     storage = site.server.storages.get(site.repository.storage_id)
     bind_storage(session, site.server, storage)

@@ -51,7 +51,9 @@ class EditedTree:
         for path, text in self._before.items():
             if read_text(path) != text:
                 hint = "Run the command again. Nothing was written to the file."
-                raise LakeplanError("the file was changed in the meantime", where=str(path), hint=hint)
+                raise LakeplanError(
+                    "the file was changed while the command was running", where=str(path), hint=hint
+                )
         done: list[Path] = []
         try:
             for path, text in self._edited.items():

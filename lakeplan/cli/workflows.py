@@ -64,9 +64,9 @@ def source_of(text: str | None) -> Source:
         url, _, commit = text.removeprefix("git+").rpartition("@")
         if not re.fullmatch(r"[0-9a-f]{40}", commit) or not re.fullmatch(r"(https|ssh)://[\w.@:/~+-]+", url):
             raise UsageError(
-                f"--source {text} does not name a commit",
-                hint="Use git+https://HOST/OWNER/lakeplan@COMMIT with all 40 digits of the commit:"
-                " a tag can be moved.",
+                f"--source {text} is not a git URL with a full commit id",
+                hint="Use git+https://HOST/OWNER/lakeplan@COMMIT with the 40 digits of the commit id. A"
+                " tag is not accepted, because it can be moved.",
             )
         hosted = _AT.fullmatch(f"{url}@{commit}")
         return Source(text, text, f"{hosted[1]}@{commit}") if hosted else Source(text, text)
@@ -103,7 +103,8 @@ def branch_of(text: str | None, default: str | None) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_./-]*", branch):
         raise UsageError(
             f"a workflow cannot use the branch name {branch!r}",
-            hint="Give another with --branch: letters, digits, dots, dashes, slashes and underscores.",
+            hint="Specify another branch with --branch. Its name may contain letters, digits, dots,"
+            " dashes, slashes and underscores.",
         )
     return branch
 

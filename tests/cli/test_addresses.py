@@ -99,7 +99,7 @@ def it_asks_a_person_once_for_each_address(tmp_path: Path) -> None:
     try:
         (tree / "lakeplan.yaml").write_text(TREE.format(url=first.url))
         seen = at_a_terminal(tree, home, "no")
-        assert "not yet sent anywhere" in seen
+        assert "have not been sent anywhere yet" in seen
         assert "nothing was sent" in seen
         assert first.seen == []
         at_a_terminal(tree, home, "yes")
@@ -148,7 +148,7 @@ def at_a_terminal(tree: Path, home: Path, answer: str | None) -> str:
             if not piece:
                 break
             seen += piece
-            if answer is not None and b"Only yes is accepted" in seen:
+            if answer is not None and b"Only 'yes' is accepted" in seen:
                 os.write(ours, answer.encode() + b"\n")
                 answer = None
     finally:

@@ -51,10 +51,10 @@ def it_knows_every_command_that_takes_it() -> None:
         ("analytics=", "unknown gate ''"),
         ("tag-loss=analytics", "unknown gate 'analytics'"),
         ("prod/analytics", "unknown gate 'prod/analytics'"),
-        ("=tag-loss", "'=tag-loss' names no repository"),
+        ("=tag-loss", "'=tag-loss' has no repository before the equals sign"),
         ("*", "unknown gate '*'"),
-        ("unread-neighbours", "cannot override the gate unread-neighbours"),
-        ("analytics=unread-neighbours", "cannot override the gate unread-neighbours"),
+        ("unread-neighbours", "cannot override the unread-neighbours gate"),
+        ("analytics=unread-neighbours", "cannot override the unread-neighbours gate"),
     ],
 )
 def it_explains_a_flag_that_is_wrong(refused: Refused, name: str, flag: str, says: str) -> None:

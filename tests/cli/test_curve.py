@@ -68,7 +68,7 @@ WRONG = [
     (("--time-zone", "Mars/Olympus"), "Mars/Olympus"),
     (("--format", "png"), "png"),
     (("--storage-namespace", "bucket"), "bucket"),
-    (("analytics",), "either a repository or --namespace is required"),
+    (("analytics",), "specify either a repository or --namespace"),
 ]
 
 

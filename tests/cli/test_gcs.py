@@ -129,7 +129,7 @@ def it_sends_nothing_to_an_endpoint_that_is_not_bound() -> None:
 
 def it_says_that_the_tree_describes_another_store() -> None:
     server = replace(SERVER, storages={"": StorageConfig("s3")})
-    with pytest.raises(LakeplanError, match="the type of its storage in the tree is s3"):
+    with pytest.raises(LakeplanError, match="its storage has the type s3 in the tree"):
         opened(server, {})
 
 

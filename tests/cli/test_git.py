@@ -82,7 +82,7 @@ def it_compares_with_no_tag_that_has_the_name_of_another_commit(repository: Path
     name = "origin/main" if kind == "branch" else before[:10]
     assert commit_of(work, name) == before
     git(repository, "tag", name, "HEAD")
-    with pytest.raises(LakeplanError, match="names several commits") as caught:
+    with pytest.raises(LakeplanError, match="refers to several commits") as caught:
         commit_of(work, name)
     assert "full name" in caught.value.hint
     for full in ("refs/remotes/origin/main", before):
@@ -100,7 +100,7 @@ def it_finds_commits_whose_names_somebody_gave_to_a_tag_too(repository: Path) ->
 
 
 def it_says_when_a_folder_is_in_no_work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LakeplanError, match="--base needs a git repository: not in a git"):
+    with pytest.raises(LakeplanError, match="--base requires a git repository: the folder is not in a git"):
         find_work_folder(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert (tree_prefix(tmp_path), tree_prefix(tmp_path / "deploy")) == ("", "deploy")
@@ -188,7 +188,7 @@ def _gitfile_elsewhere(top: Path) -> Path:
 )
 def it_reads_no_history_that_is_another_folders(repository: Path, make: Callable[[Path], Path]) -> None:
     folder = make(repository)
-    with pytest.raises(LakeplanError, match=r"symbolic link|names another folder") as caught:
+    with pytest.raises(LakeplanError, match=r"symbolic link|points to another folder") as caught:
         find_work_folder(folder)
     assert caught.value.hint
 
@@ -308,7 +308,7 @@ def it_stops_git_when_a_commit_lists_folders_without_end(
         inner = done.stdout.decode().strip()
     commit = git(repository, "commit-tree", inner, "-m", "bomb")
     work = find_work_folder(repository)
-    with pytest.raises(LakeplanError, match="the output of git was refused: it is larger than"):
+    with pytest.raises(LakeplanError, match="cannot use the output of git: it is larger than"):
         write_folder(work, commit, tmp_path / "out")
 
 
@@ -332,7 +332,7 @@ def it_reads_no_pipe_or_device_that_a_git_file_leads_to(tmp_path: Path, make: Ca
     (evil / "commondir").touch()
     (tmp_path / ".git").write_text("gitdir: evil\n")
     make(evil)
-    with limited_memory(), pytest.raises(LakeplanError, match="names another folder"):
+    with limited_memory(), pytest.raises(LakeplanError, match="points to another folder"):
         find_work_folder(tmp_path)
 
 
@@ -389,7 +389,7 @@ def it_explains_files_that_no_file_system_has(repository: Path, tmp_path: Path, 
     folder = bytes.fromhex(tree_of(repository, entries))
     commit = git(repository, "commit-tree", tree_of(repository, b"40000 deploy\0" + folder), "-m", "odd")
     work = find_work_folder(repository / "deploy")
-    with pytest.raises(LakeplanError, match="a file at the base commit cannot be written"):
+    with pytest.raises(LakeplanError, match="cannot write a file from the base commit"):
         write_folder(work, commit, tmp_path / "out")
 
 

@@ -74,7 +74,7 @@ def it_writes_no_file_when_somebody_else_changed_one(tree: EditedTree) -> None:
     for file in FILES:
         put(tree, file, 8)
     (tree.root / "b.yaml").write_text(entry("b", 30))
-    with pytest.raises(LakeplanError, match="was changed in the meantime") as caught:
+    with pytest.raises(LakeplanError, match="was changed while the command was running") as caught:
         tree.keep()
     assert caught.value.where.endswith("b.yaml")
     assert stored(tree) == [entry("a", 7), entry("b", 30)]

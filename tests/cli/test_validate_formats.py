@@ -59,8 +59,16 @@ def it_has_no_comment_of_a_tree(tree, capsys):
     ("arguments", "code", "words"),
     [
         (["--format", "gihub"], 64, "unknown format 'gihub'"),
-        (["--format", "junit", "--format", "github"], 64, "two formats would be written to standard output"),
-        (["--format", "junit", "--out", "a.xml", "--out", "b.xml"], 64, "2 --out options for 1 --format"),
+        (
+            ["--format", "junit", "--format", "github"],
+            64,
+            "more than one format would be written to standard output",
+        ),
+        (
+            ["--format", "junit", "--out", "a.xml", "--out", "b.xml"],
+            64,
+            "2 --out options were given, but only 1 --format option",
+        ),
         (["--format", "junit", "--out", "/nowhere/a.xml"], 1, "cannot write"),
         (["--junit"], 64, "No such option"),
     ],

@@ -83,7 +83,7 @@ def it_keeps_what_a_person_saved_while_the_tree_was_checked(globbed, monkeypatch
 
     monkeypatch.setattr(claims, "load_tree", save)
     refused = globbed.lakeplan("adopt")
-    assert (refused.code, "was changed in the meantime" in refused.err) == (1, True)
+    assert (refused.code, "was changed while the command was running" in refused.err) == (1, True)
     assert (globbed.tree / "repositories/adopted.yaml").read_text() == mine
 
 

@@ -237,7 +237,7 @@ def it_sweeps_no_looser_than_the_base_held(world, tmp_path):
         (
             ["--format", "markdown", "--format", "github"],
             64,
-            "two formats would be written to standard output",
+            "more than one format would be written to standard output",
         ),
         (["--base", "HEAD", "--format", "markdown", "--out", "/nowhere/x.md"], 1, "cannot write"),
     ],

@@ -67,5 +67,5 @@ class DescribeFindingARepository:
             + "defaults: {server: prod}\n",
         )
         result = ask("elsewhere")
-        assert (result.code, "several servers may have" in result.err) == (64, True), result.err
+        assert (result.code, "may be on any of several servers" in result.err) == (64, True), result.err
         assert "no server 'staging'" in ask("staging/elsewhere").err

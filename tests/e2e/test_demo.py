@@ -46,5 +46,5 @@ def it_runs_without_any_setting_and_leaves_the_tree_where_it_was_told_to(tmp_pat
 
 def it_stops_at_a_command_that_ends_otherwise_than_it_should(tmp_path: Path) -> None:
     shown = Demo(tmp_path, "http://127.0.0.1:1", os.environ)
-    with pytest.raises(LakeplanError, match="lakeplan schema exited with 0 instead of 4"):
+    with pytest.raises(LakeplanError, match="lakeplan schema exited with code 0 instead of 4"):
         shown.lakeplan("schema", "tree", expect=4)

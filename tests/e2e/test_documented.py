@@ -103,7 +103,7 @@ class DescribeQuiet:
     def it_prints_no_report_but_documents_and_why_a_command_failed(self, world: Any) -> None:
         world.api.repository("analytics")
         world.rules("analytics", 21)
-        assert "only documents and errors" in " ".join(world.lakeplan("plan", "--help").out.split())
+        assert "only errors and the documents" in " ".join(world.lakeplan("plan", "--help").out.split())
         quiet = world.lakeplan("plan", "-q")
         assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
         document = world.lakeplan("plan", "-q", "--format", "json")

@@ -197,7 +197,7 @@ def it_leaves_a_file_that_somebody_saved_meanwhile_and_goes_on(
     assert [row["repository"] for row in document["written"]] == ["prod/events"]
     (left,) = document["not_written"]
     assert left["repository"] == "prod/analytics"
-    assert "the file was changed in the meantime" in left["reason"]
+    assert "the file was changed while the command was running" in left["reason"]
     assert file.read_text() == mine
     monkeypatch.setattr(tree_edit, "load_tree", load)
     assert len(written(world)["written"]) == 1

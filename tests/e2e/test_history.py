@@ -178,7 +178,7 @@ def it_keeps_what_a_person_saved_while_the_plan_was_made(changed, monkeypatch):
     result = history(changed, "rollback", "last", "--edit-tree", "--no-simulate")
     assert result.code == 1
     assert file.read_text() == mine
-    assert "was changed in the meantime" in result.err
+    assert "was changed while the command was running" in result.err
 
 
 def it_leaves_the_tree_as_it_is_until_the_plan_is_made(changed, monkeypatch):

@@ -186,14 +186,14 @@ def it_hints_at_the_tree_where_a_command_reads_one(monkeypatch, capsys, tmp_path
     monkeypatch.delenv("LAKEPLAN_TREE", raising=False)
     assert main.run([command]) == 64
     said = " ".join(capsys.readouterr().err.split())
-    assert ("no server was given" in said, "--tree DIR" in said) == (True, has_tree)
+    assert ("no server was specified" in said, "--tree DIR" in said) == (True, has_tree)
     assert "--endpoint prod=" in said
 
 
 @pytest.mark.parametrize(
     ("wrong", "code", "text"),
     [
-        ([], 64, "no server was given"),
+        ([], 64, "no server was specified"),
         (["--endpoint", "prod"], 64, "NAME=VALUE"),
         (["--endpoint", "a=http://x", "--endpoint", "a=http://y"], 64, "same name"),
         (["--endpoint", "prod=http://x", "--split", "team"], 64, "one of repository"),

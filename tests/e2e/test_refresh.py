@@ -137,7 +137,7 @@ def it_leaves_to_a_review_what_would_have_the_server_keep_less(world):
     world.api.branch(name, "keep-1", first)
     refused = refresh(world)
     assert refused.code == 4, refused.out + refused.err
-    assert "keep less of another" in refused.err
+    assert "keep less data of another" in refused.err
     assert world.api.rules(name) == {"*": 3, "feature": 7}
 
 
@@ -165,7 +165,7 @@ def it_judges_pins_by_the_rule_that_they_have(world):
     refused = refresh(world)
     assert root in kept(world, name)
     assert refused.code == 4, refused.out + refused.err
-    assert "keep less of another" in refused.err
+    assert "keep less data of another" in refused.err
 
 
 def kept(world, name: str) -> set[str]:

@@ -215,7 +215,7 @@ class DescribeDrift:
     def it_records_nothing_that_would_vanish_with_a_runner(self, enterprise, monkeypatch):
         monkeypatch.setenv("CI", "true")
         (note,) = drift(enterprise)["notes"]
-        assert "would be lost with the runner" in note
+        assert "would be lost when the job ends" in note
         assert records(enterprise) == []
 
     def it_does_not_take_a_server_that_lost_its_policies_for_one_without_drift(self, enterprise):

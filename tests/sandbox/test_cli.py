@@ -154,7 +154,7 @@ class DescribeSeed:
     )
     def it_sends_a_key_only_where_it_belongs(self, given, environ, expected):
         if expected is None:
-            with pytest.raises(UsageError, match="no endpoint was given"):
+            with pytest.raises(UsageError, match="no endpoint was specified"):
                 seed_target(*given, environ)
             return
         target = seed_target(*given, environ)
@@ -187,7 +187,7 @@ class DescribeSeed:
         [
             ([], "Missing argument"),
             (["/nothing/here.yaml"], "cannot read the seed file"),
-            (["{file}", "--as-of", "tomorrow"], "is not a time"),
+            (["{file}", "--as-of", "tomorrow"], "is not a valid time"),
             (["{file}", "--endpoint"], "requires an argument"),
         ],
     )

@@ -25,7 +25,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "plan": "Show which rules would change and what would be deleted.",
         "show": "Show a plan file, or the settings of a repository.",
         "report": "Write a plan as an HTML page.",
-        "apply": "Write a reviewed plan to the servers.",
+        "apply": "Apply a reviewed plan to the servers.",
         "drift": "Compare the servers with the last apply.",
     },
     "Understand": {
@@ -42,7 +42,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     },
     "Operate": {
         "check": "Check that storage contains every object that commits reference.",
-        "doctor": "Check everything a command needs.",
+        "doctor": "Check that a command has everything it needs.",
         "adopt": "Write entries for repositories newly matched by a glob.",
         "claim": "Record which tree manages a repository.",
         "pins": "Bring pins up to date.",
@@ -111,7 +111,9 @@ def hide_types(parameters: Iterable[object]) -> None:
             vars(parameter)["display_type_rich"] = lambda ctx: None
 
 
-ENVIRONMENT = "Environment variables also set options: LAKEPLAN_LOG_LEVEL=info sets --log-level info."
+ENVIRONMENT = (
+    "Environment variables can also set options. For example, LAKEPLAN_LOG_LEVEL=info sets --log-level info."
+)
 
 
 def with_environment(command: click.Command) -> click.Command:

@@ -166,7 +166,10 @@ def apply(
     ] = False,
     no_simulate: Annotated[
         bool,
-        option("Do not read objects. The gate unknown-impact then refuses unless the tree overrides it."),
+        option(
+            "Do not read objects. The unknown-impact gate then refuses the apply unless the tree"
+            " overrides the gate."
+        ),
     ] = False,
     sweep: Annotated[
         bool,
@@ -180,11 +183,12 @@ def apply(
     runners: options.RunnerOptions,
     cache: CacheOptions,
 ) -> int:
-    """Write a reviewed plan to the servers.
+    """Apply a reviewed plan to the servers.
 
-    lakeplan plans again and compares. It exits with 5 when the tree or the stored rules have changed since
-    the plan, and with 4 when more data would be deleted than was reviewed. In both cases nothing is written.
-    Without a plan file, lakeplan shows a new plan and asks for confirmation.
+    lakeplan plans again and compares the new plan with the reviewed one. If the tree or the stored rules have
+    changed since the review, it exits with code 5. If more data would be deleted than was reviewed, it exits
+    with code 4. In both cases, nothing is written. Without a plan file, lakeplan shows a new plan and asks
+    for confirmation.
 
     \b
     Examples:
@@ -196,7 +200,8 @@ def apply(
     only_refresh = refresh_patterns and plan_file is None
     if only_refresh and sweep:
         raise UsageError(
-            "--sweep cannot be combined with --refresh-patterns without a plan file", hint="Remove --sweep."
+            "without a plan file, --sweep cannot be combined with --refresh-patterns",
+            hint="Remove --sweep, or apply a plan file.",
         )
     if plan_file is None and not (auto_approve or only_refresh):
         hint = "Apply a reviewed plan file, or add --auto-approve."
@@ -268,7 +273,7 @@ class ApplyFlow:
         if not plan.writes and self.sweep is None:
             self._record_baselines(plan)
             return planned
-        question, no_color = "Apply this plan? Only yes is accepted", self.outputs.no_color
+        question, no_color = "Apply this plan? Only 'yes' is accepted", self.outputs.no_color
         if not auto_approve and not confirm(question, otherwise="Nothing was written.", no_color=no_color):
             return ExitCode.ERROR
         approver = {} if auto_approve else {"by": str(self.run.holder["user"])}
@@ -287,7 +292,7 @@ class ApplyFlow:
         plan, review = refresh_plan(self.session.tree, options, self._plan_ports())
         for repository in review:
             print_error(
-                "longer retention for one branch would make the server keep less of another",
+                "longer retention for one branch would make the server keep less data of another branch",
                 where=repository.key,
                 hint="Run `lakeplan plan` and have it reviewed.",
             )

@@ -38,24 +38,26 @@ from lakeplan.values.cron import Cron, parse_cron
 from lakeplan.values.units import parse_date
 
 
-@command("List every branch and whether it would be deleted.")
+@command("List every branch, and show whether it would be deleted.")
 def plan(
     *,
     tree: options.TreeDir = Path(),
     selection: SelectionOptions,
     outputs: Annotated[Outputs, options.documents("branch-plan")],
     as_of: options.AsOf = None,
-    no_simulate: Annotated[bool, option("Do not estimate how much data expires with the branches.")] = False,
+    no_simulate: Annotated[
+        bool, option("Do not estimate how much data would expire with the branches.")
+    ] = False,
     read_only: options.ReadOnly = False,
-    detailed_exitcode: Annotated[bool, option("Exit with 2 when branches would be deleted.")] = False,
+    detailed_exitcode: Annotated[bool, option("Exit with code 2 if branches would be deleted.")] = False,
     opening: SessionOptions,
     runners: options.RunnerOptions,
     cache: CacheOptions,
 ) -> int:
-    """List every branch and whether its policies would delete it. Writes nothing.
+    """List every branch, and show whether a policy would delete it. Writes nothing.
 
-    For servers with branch_lifecycle: {engine: lakeplan}. The age of a branch comes from the records of
-    `lakeplan branches run`.
+    This command is for servers with branch_lifecycle: {engine: lakeplan}. It takes the age of a branch from
+    the records of `lakeplan branches run`.
 
     \b
     Examples:
@@ -132,9 +134,9 @@ def undo(
     tree: options.TreeDir = Path(),
     selection: SelectionOptions,
     run_id: Annotated[
-        str | None, option("Run to undo. Default: the newest.", "RUN_ID", names=("--run",))
+        str | None, option("Id of the run to undo. Default: the newest run.", "RUN_ID", names=("--run",))
     ] = None,
-    branch: Annotated[list[str] | None, option("Only this branch. Repeatable.", "NAME")] = None,
+    branch: Annotated[list[str] | None, option("Restore only this branch. Repeatable.", "NAME")] = None,
     outputs: Annotated[Outputs, options.documents("branch-undo")],
     opening: SessionOptions,
 ) -> int:
@@ -171,12 +173,12 @@ def exempt(
     until: Annotated[
         str | None, option("Keep the branch through this day, or until this time (UTC).", "DATE")
     ] = None,
-    reason: Annotated[str, option("Reason, shown in every plan.", "TEXT")] = "",
+    reason: Annotated[str, option("Reason for the exemption, shown in every plan.", "TEXT")] = "",
     remove: Annotated[bool, option("End the exemption now.")] = False,
     outputs: Annotated[Outputs, options.documents("branch-exempt")],
     opening: SessionOptions,
 ) -> int:
-    """Exempt a branch from its policies until a date, for example after a notice of its deletion.
+    """Exempt a branch from its policies until a date, for example after a notice that it will be deleted.
 
     The exemption is recorded in the state. To keep a branch permanently, list it in the tree
     (branch_lifecycle.exempt).
@@ -201,7 +203,7 @@ def exempt(
     if desired is None:
         raise UsageError(
             f"the tree has no entry for {server}/{name}",
-            hint="Check the name. lakeplan deletes no branches of repositories without an entry.",
+            hint="Check the name. lakeplan never deletes branches of repositories without an entry.",
         )
     done = exempt_branch(desired, asked, session.branch_readers(server), session.state(), this_run(tree))
     return outputs.emit(documents.exemption_document(done), render_exemption)
@@ -217,7 +219,7 @@ def _end_of(until: str) -> datetime:
     except OverflowError:
         end = datetime.max.replace(tzinfo=timezone.utc)
     if end <= now_utc():
-        raise UsageError(f"--until {until} is in the past", hint="Give a date in the future.")
+        raise UsageError(f"--until {until} is in the past", hint="Specify a date in the future.")
     return end
 
 
@@ -267,7 +269,7 @@ def schedule(text: str) -> Cron:
     except ValueError as error:
         raise UsageError(
             f"--every: {error}",
-            hint='Write minute, hour, day of month, month and day of week, for example "0 * * * *".',
+            hint='Specify the minute, hour, day of month, month and day of week, for example "0 * * * *".',
         ) from None
 
 
@@ -297,7 +299,8 @@ def check_engines(session: Session, selection: Selection) -> None:
     shown = ", ".join(f"{name}: {engine}" for name, engine in sorted(servers.items())) or "no server"
     raise UsageError(
         f"no selected server has branch_lifecycle.engine: lakeplan ({shown})",
-        hint="With engine: server, the server deletes branches. Run `lakeplan apply` to write the policies.",
+        hint="With engine: server, the server itself deletes branches. Run `lakeplan apply` to write the"
+        " policies to it.",
     )
 
 

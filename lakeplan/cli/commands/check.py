@@ -38,9 +38,9 @@ def check(
 ) -> int:
     """Check that storage contains every object that commits reference. Changes nothing.
 
-    Reads the metadata of every HEAD, every commit that the stored rules keep, every tag and every hold from
-    the storage itself, compares ids and checksums, and lists what is stored. Exits with 3 if something is
-    missing.
+    The command reads the metadata of every HEAD, of every commit that the stored rules keep, and of every
+    commit that a tag or a hold keeps, directly from storage. It compares ids and checksums, and lists what is
+    stored. It exits with code 3 if anything is missing.
 
     \b
     Examples:

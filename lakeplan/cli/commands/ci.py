@@ -27,7 +27,7 @@ DEFAULT_INTO = Path("lakeplan-results")
 def plan(*, tree: options.TreeDir = Path(), into: Into = DEFAULT_INTO, arguments: Arguments = "") -> int:
     """Plan a pull request against its base commit, and write the files that the other jobs need.
 
-    Writes plan.json, comment.md, junit.xml and plan.html. The exit code is that of `lakeplan plan`.
+    The files are plan.json, comment.md, junit.xml and plan.html. The exit code is that of `lakeplan plan`.
 
     \b
     Examples:
@@ -45,7 +45,8 @@ def comment(
 ) -> int:
     """Post the plan of `lakeplan ci plan` as a comment on the pull request, or update that comment.
 
-    The comment also lists open pull requests that change the same repositories. Their comments list this one.
+    The comment also lists open pull requests that change the same repositories. The comments on those pull
+    requests are updated to list this one.
 
     \b
     Examples:
@@ -62,7 +63,7 @@ def apply(
     arguments: Arguments = "",
     no_comment: Annotated[bool, option("Do not post the result.")] = False,
 ) -> int:
-    """Apply the plans of the pull requests that a push merged, and post the results on them.
+    """Apply the plans of the pull requests merged by a push, and post the results on those pull requests.
 
     Each plan must come from a run of this workflow on the last commit of its pull request. If a plan is stale
     only because the servers changed, lakeplan plans again, and applies the new plan if it deletes only what
@@ -81,7 +82,7 @@ def answer(
     tree: options.TreeDir = Path(),
     into: Into = DEFAULT_INTO,
     workflow: Annotated[
-        str, option("Workflow that made the plan.", "FILE")
+        str, option("File of the workflow that creates plans.", "FILE")
     ] = ".github/workflows/lakeplan.yml",
     arguments: Arguments = "",
 ) -> int:
@@ -93,8 +94,8 @@ def answer(
       /lakeplan approve MARK  approve a mark
 
     People with write access to the repository can plan. Members of the team under `approvers` in the tree can
-    approve a mark. They must comment on the pull request whose merge led to the mark, and must not be the
-    author of that pull request.
+    approve a mark. To do so, they must comment on the pull request whose merge led to the mark, and they must
+    not be its author.
 
     \b
     Examples:
@@ -110,7 +111,7 @@ def run(
     tree: options.TreeDir = Path(),
     arguments: Arguments = "",
 ) -> int:
-    """Run a lakeplan command as a workflow step, with its exit code and a summary as outputs.
+    """Run a lakeplan command as a workflow step, and set the step's outputs to its exit code and a summary.
 
     `validate` also runs the tree's policy tests.
 
@@ -122,7 +123,7 @@ def run(
     words = split_arguments(line)
     if not words or words[0] == "ci" or words[0] not in SHORT_HELP:
         named = f"cannot run {words[0]!r}, which is not one of its commands" if words else "needs a command"
-        raise UsageError(f"`lakeplan ci run` {named}", hint="Run `lakeplan --help` for the commands.")
+        raise UsageError(f"`lakeplan ci run` {named}", hint="Run `lakeplan --help` to list the commands.")
     pipeline = Pipeline(tree, DEFAULT_INTO, split_arguments(arguments))
     return pipeline.validate() if words == ["validate"] else pipeline.run(words)
 

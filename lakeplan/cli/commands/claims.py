@@ -40,11 +40,11 @@ def claim(
     auto_approve: Annotated[bool, option("With --take: do not ask for confirmation.")] = False,
     opening: SessionOptions,
 ) -> None:
-    """Record that this tree manages a repository, or release it.
+    """Record that this tree manages a repository, or release the repository.
 
     If the tree has a name, `lakeplan apply` claims every repository that the tree manages. Use this command
-    to move a repository from one tree to another: release it with the old tree, or take it over with the new
-    one.
+    to move a repository from one tree to another: run it with --release in the old tree, or with --take in
+    the new one.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def claim(
       lakeplan claim prod/analytics --take
     """
     if take and release:
-        raise UsageError("--take and --release cannot be combined", hint="Use one of them.")
+        raise UsageError("--take and --release cannot be combined", hint="Use only one of them.")
     session = opening.session(tree)
     name = session.tree.name
     if not name:
@@ -82,7 +82,7 @@ def claim(
 def _ask(key: str, others: list[str]) -> None:
     """Ask for ``yes``. Raises UsageError without a terminal, and Exit for another answer."""
     require_terminal("claim --take")
-    question = f"{key} belongs to {', '.join(map(repr, others))}. Take it over? Only yes is accepted"
+    question = f"{key} is claimed by {', '.join(map(repr, others))}. Take it over? Only 'yes' is accepted"
     if not confirm(question, otherwise="Nothing was changed.", no_color=False):
         raise typer.Exit(1)
 
@@ -120,7 +120,7 @@ def adopt(
 ) -> ExitCode:
     """Write an entry for each repository that a glob newly matches.
 
-    The gate `adoption` refuses a plan that contains such repositories. Once they have entries, a pull request
+    The `adoption` gate refuses a plan that contains such repositories. Once they have entries, a pull request
     shows what their first rules would do. Servers are not changed.
 
     \b
@@ -133,7 +133,7 @@ def adopt(
     keys, lost = newly_matched(session, selection)
     if keys:
         write_entries(session.tree, file, keys)
-    text = f"Wrote {count_of(len(keys), 'entry', 'entries')} into {file}: {', '.join(keys)}"
+    text = f"Wrote {count_of(len(keys), 'entry', 'entries')} to {file}: {', '.join(keys)}"
     if not quiet:
         say(stdout(no_color=no_color), text if keys else "No glob matches a new repository.")
     for error in lost:
@@ -171,7 +171,7 @@ def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
     try:
         real = inside(tree.root, path)
     except OutsideFolder as error:
-        raise UsageError(f"{file} {error}", hint="Give a file of the tree with --file.") from None
+        raise UsageError(f"{file} {error}", hint="Specify a file in the tree with --file.") from None
     refuse_links(path, below=tree.root)
     before = read_text(path) if path.exists() else None
     text = (before or HEAD + REPOSITORIES).rstrip("\n") + "\n"
@@ -179,7 +179,7 @@ def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
         raise LakeplanError(
             "entries can only be added to a file whose last key is `repositories`",
             where=str(file),
-            hint="Give another file with --file.",
+            hint="Specify another file with --file.",
         )
     text += "".join(f"  {_key(tree, key)}: {{}}\n" for key in keys)
     # The file is written last, so a command that is killed leaves no entries that were not checked.
@@ -189,11 +189,11 @@ def write_entries(tree: Tree, file: Path, keys: list[str]) -> None:
         raise ConfigError(
             "the tree does not include the file",
             where=str(file),
-            hint="Add it to `include`, or give another file with --file.",
+            hint="Add it to `include`, or specify another file with --file.",
         )
     if (read_text(path) if path.exists() else None) != before:
         hint = "Run the command again. Nothing was written."
-        raise LakeplanError("the file was changed in the meantime", where=str(file), hint=hint)
+        raise LakeplanError("the file was changed while the command was running", where=str(file), hint=hint)
     write_files(tree.root, {file.as_posix(): text})
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 DAY_SECONDS = 86_400
-TWO_SOURCES = "Give a repository in the tree, or use --namespace URL with --rules FILE."
+TWO_SOURCES = "Specify a repository in the tree, or use --namespace URL with --rules FILE."
 
 
 @command()
@@ -40,7 +40,7 @@ def curve(
     repository: Annotated[
         str | None,
         argument(
-            "Repository: name or server/name. Not with --namespace.",
+            "Repository: name or server/name. Cannot be combined with --namespace.",
             "[REPO]",
             autocompletion=completing.repositories,
         ),
@@ -53,14 +53,17 @@ def curve(
     ] = None,
     at: Annotated[
         list[int] | None,
-        option("Also evaluate this number of days exactly as the server does. Repeatable.", "DAYS"),
+        option("Also evaluate this number of retention days exactly as the server does. Repeatable.", "DAYS"),
     ] = None,
     branch: Annotated[
         list[str] | None,
         option("Vary only the retention of this branch. Repeatable. Default: vary every rule.", "ID"),
     ] = None,
     horizon: Annotated[
-        str | None, option("Also forecast expirations, assuming no new commits, for example 90d.", "DAYS")
+        str | None,
+        option(
+            "Also forecast expirations for this period, for example 90d, assuming no new commits.", "DAYS"
+        ),
     ] = None,
     as_of: options.AsOf = None,
     min_age: namespaces.Age = "24h",
@@ -84,7 +87,7 @@ def curve(
     """
     points, days = _points(at), _horizon(horizon)
     if (repository is None) == (namespace is None):
-        raise UsageError("either a repository or --namespace is required", hint=TWO_SOURCES)
+        raise UsageError("specify either a repository or --namespace", hint=TWO_SOURCES)
     inventory = stored.inventory_place()
     # Arrow and numpy take long to import.
     from lakeplan.simulation.curve import CurveRequest
@@ -96,7 +99,7 @@ def curve(
     session = None
     if namespace is not None:
         if rules is None:
-            raise UsageError("--namespace needs --rules FILE", hint=TWO_SOURCES)
+            raise UsageError("--namespace requires --rules FILE", hint=TWO_SOURCES)
         request = request_for(read_rules(rules), moment_of(as_of), namespaces.parse_zone(stored.time_zone))
         given = _from_namespace(request, namespace, stored, inventory, min_age)
     else:
@@ -183,7 +186,7 @@ def _points(at: Sequence[int] | None) -> tuple[int, ...]:
     for days in at or ():
         if not 0 <= days <= MAX_DAYS:
             raise UsageError(
-                f"--at {days} is not a number of days from 0 to {MAX_DAYS:,}",
+                f"--at {days} is not a whole number of days from 0 to {MAX_DAYS:,}",
                 hint="Use a whole number, for example --at 28.",
             )
     return tuple(sorted(set(at or ())))
@@ -196,7 +199,7 @@ def _horizon(text: str | None) -> int | None:
     days, rest = divmod(seconds, DAY_SECONDS)
     if rest or not 1 <= days <= MAX_DAYS:
         raise UsageError(
-            f"--horizon {text} is not a whole number of days up to {MAX_DAYS:,}",
+            f"--horizon {text} is not a whole number of days from 1 to {MAX_DAYS:,}",
             hint="Use a number of days, for example 90d.",
         )
     return days

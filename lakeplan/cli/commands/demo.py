@@ -40,10 +40,14 @@ def demo(
     dir: Annotated[
         Path | None,
         option(
-            "Folder for the tree and the server's data. Default: a temporary one, deleted at the end.", "DIR"
+            "Folder for the tree and the server's data. Default: a temporary folder, which is deleted at"
+            " the end.",
+            "DIR",
         ),
     ] = None,
-    spark: Annotated[bool, option("Also run the simulation on Spark, and compare. Needs Java.")] = False,
+    spark: Annotated[
+        bool, option("Also run the simulation on Spark, and compare the results. Requires Java.")
+    ] = False,
     no_color: bool,
 ) -> None:
     """Run the quickstart on a local lakeFS: plan, override a gate, apply, and handle a manual change.
@@ -116,7 +120,8 @@ class Demo:
         self.lakeplan("validate")
 
         self._say(
-            "What would the tree change, and what would be deleted? A tag would lose data, so a gate refuses."
+            "What would the tree change, and what would be deleted? A tag would lose data, so a gate"
+            " refuses the plan."
         )
         self.lakeplan("plan", expect=REFUSED)
 
@@ -150,7 +155,7 @@ class Demo:
         if results[0] != results[1]:
             raise LakeplanError(f"the runners disagree: {results}")
         goes, kept = (results[0][side]["objects"] for side in ("goes", "kept"))
-        say(self._console, f"Both runners: {goes:,} objects would be deleted, {kept:,} kept.")
+        say(self._console, f"Both runners agree: {goes:,} objects would be deleted, and {kept:,} kept.")
 
     def lakeplan(self, *arguments: str, expect: int = 0) -> None:
         """Runs one command in the tree's folder, as a person would. Raises LakeplanError for an unexpected
@@ -162,7 +167,7 @@ class Demo:
         code = subprocess.run(words, cwd=self.tree, env=self._environ, check=False).returncode
         say(self._console, f"[exit {code}, {time.monotonic() - began:.1f} s]")
         if code != expect:
-            raise LakeplanError(f"lakeplan {arguments[0]} exited with {code} instead of {expect}")
+            raise LakeplanError(f"lakeplan {arguments[0]} exited with code {code} instead of {expect}")
 
     def _simulate(self, repository: str, runner: str) -> Any:
         """Amounts of objects that a simulation finds in the repository's namespace."""

@@ -26,8 +26,8 @@ from lakeplan.simulation.runners import SPARK
 from lakeplan.values.units import count_of
 
 VANISHING = (
-    "CI is set and the state is a local folder, which is lost with the runner. Drift and history then have no"
-    " data"
+    "this is a CI job (CI is set), and the state is in a local folder, which is lost when the job ends."
+    " Drift and history then have no data"
 )
 
 
@@ -50,10 +50,10 @@ def doctor(
     spark_conf: options.SparkConf = None,
     spark_home: options.SparkHome = None,
 ) -> int:
-    """Check everything a command needs, and say how to fix what is missing.
+    """Check that a command has everything it needs, and explain how to fix problems.
 
     The checks cover the tree, credentials, server versions and clocks, permissions, stored rules, the state,
-    Java and Spark. Exits with 1 when a check fails. Warnings do not count as failures.
+    Java and Spark. If a check fails, the command exits with code 1. Warnings do not count as failures.
 
     No rules are changed. With --for apply, branches or sweep, doctor writes and deletes one record in the
     state. With --for sweep, it also writes, reads, copies and deletes two small files under _lakeplan/doctor/

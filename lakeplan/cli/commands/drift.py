@@ -28,8 +28,9 @@ from lakeplan.stores.protocols import StateWriter
 
 ANY = "any"
 VANISHING = (
-    "branch HEADs were not recorded for undo, because CI is set and the state is a local folder, which would"
-    " be lost with the runner. Set state.url to an s3://, gs:// or Azure blob URL"
+    "branch HEADs were not recorded for undo, because this is a CI job (CI is set) and the state is in a"
+    " local folder, which would be lost when the job ends. Set state.url to an s3://, gs:// or Azure blob"
+    " URL"
 )
 
 
@@ -40,7 +41,9 @@ def drift(
     selection: SelectionOptions,
     fail_on: Annotated[
         list[str] | None,
-        option("Exit with 2 if this class of drift is found. `any` means every class. Repeatable.", "CLASS"),
+        option(
+            "Exit with code 2 if drift of this class is found. `any` means any class. Repeatable.", "CLASS"
+        ),
     ] = None,
     write: Annotated[
         bool, option("Write the values that were changed on the servers into the tree's files.")
@@ -61,9 +64,9 @@ def drift(
       server-edited   the stored rules differ from the applied ones
       tree-ahead      the tree has changes that were not applied
       patterns-stale  branches were created or deleted since the apply
-      pins-missing    pins are gone, or lack the rules that they need
-      released        applied before, but no longer managed by the tree
-      unmanaged-new   a repository without an entry, newer than the last apply
+      pins-missing    pins no longer exist, or lack the rules that they need
+      released        the tree no longer manages rules that were applied
+      unmanaged-new   a repository has no entry and is newer than the last apply
 
     \b
     Examples:

@@ -43,7 +43,9 @@ from lakeplan.values.pins import has_pin_commit, is_pin_name
 from lakeplan.values.repository import Refs, Repository
 
 DAY = timedelta(hours=24)
-NO_RUN = "no list of uncommitted addresses was found, so uncommitted objects are not shown as such"
+NO_RUN = (
+    "no list of uncommitted addresses was found, so uncommitted objects are not identified as uncommitted"
+)
 
 
 def live_world(
@@ -74,7 +76,7 @@ def live_world(
         as_of=session.as_of,
         zone=ZoneInfo(session.tree.servers[server].time_zone),
         young_from_us=to_us(session.as_of - DAY),
-        notes=tuple(f"not seen: {one}" for one in blind_to),
+        notes=tuple(f"not inspected: {one}" for one in blind_to),
         known=known_of(session, server, repository, refs, other_repositories=other_repositories),
     )
 
@@ -112,7 +114,10 @@ class NamespaceOptions:
         """The namespace judged like ``lakeplan simulate``. Raises UsageError without rules, and the errors of
         reading the namespace."""
         if self.rules is None:
-            raise UsageError("--namespace needs --rules", hint="Add --rules FILE, in lakectl's format.")
+            raise UsageError(
+                "--namespace requires --rules FILE",
+                hint="Add --rules FILE. The file must be in lakectl's format.",
+            )
         paths: Mapping[RuleSetName, Path | None] = {"rules": self.rules, "compare": self.compare_rules}
         min_age = timedelta(seconds=parse_age("--min-age", self.min_age))
         max_age = timedelta(seconds=parse_age("--max-uncommitted-age", self.max_uncommitted_age))
@@ -230,7 +235,7 @@ def explain(
         ),
     ],
     tree: options.TreeDir = Path(),
-    ref: Annotated[str | None, option("Branch, tag or commit to look up the path at.", "REF")] = None,
+    ref: Annotated[str | None, option("Branch, tag or commit in which to look up the path.", "REF")] = None,
     kind: Annotated[
         str | None, option("Kind of WHAT, if ambiguous: path, commit, branch or address.", "KIND")
     ] = None,
@@ -261,7 +266,7 @@ def explain(
     world: World
     if other_repositories and (stored.namespace is not None or read_only):
         raise UsageError(
-            "--other-repositories needs a server and refs dumps of its repositories",
+            "--other-repositories requires a server, and refs dumps of its repositories",
             hint="Remove --namespace or --read-only.",
         )
     if stored.namespace is not None:
@@ -303,7 +308,7 @@ def _words(words: list[str], *, offline: bool) -> tuple[str, str]:
     wanted = 1 if offline else 2
     if len(words) != wanted:
         raise UsageError(
-            "--namespace already names the repository, so only WHAT can be given"
+            "--namespace already identifies the repository, so WHAT must be the only argument"
             if offline
             else "a repository and WHAT are required",
             hint="Run `lakeplan explain --namespace URL --rules FILE WHAT`."

@@ -45,8 +45,8 @@ Names = Annotated[
 DumpRefs = Annotated[
     bool,
     option(
-        "Also include commits of deleted branches. Requests refs dumps, which the server stores in the"
-        " namespaces."
+        "Also include commits of deleted branches. This requests refs dumps, which the server stores in"
+        " the namespaces."
     ),
 ]
 Rate = Annotated[float, option("Maximum requests per second to a server.", "N", min=0.1)]
@@ -88,26 +88,27 @@ def audit(
     rate: Rate = 100.0,
     max_requests: MaxRequests = 20_000,
     stale_days: Annotated[
-        int, option("A branch is stale when its last commit is older than this.", "DAYS", min=1)
+        int, option("Treat a branch as stale if its last commit is older than this.", "DAYS", min=1)
     ] = 90,
     price: PriceText = None,
     time_zone: namespaces.TimeZone = "UTC",
     resume: Annotated[Path | None, option("Reuse the results in this earlier JSON report.", "FILE")] = None,
     write: Annotated[
         Path | None,
-        option(
-            "Write a tree with the stored rules and branch policies, with invalid values corrected.", "DIR"
-        ),
+        option("Write a tree with the stored rules and branch policies, and correct invalid values.", "DIR"),
     ] = None,
-    html: Annotated[Path | None, option("Also write an HTML page; - is standard output.", "FILE")] = None,
+    html: Annotated[
+        Path | None, option("Also write an HTML page to this file, or - for standard output.", "FILE")
+    ] = None,
     outputs: Annotated[Outputs, options.documents("audit")],
     opening: SessionOptions,
     timeouts: TimeoutOptions,
 ) -> int:
     """Show what retention does on a server, what it has destroyed, and what it costs. Changes nothing.
 
-    Needs no tree: it uses lakectl's server and credentials. Where storage can be listed, figures are exact;
-    otherwise they come from metadata and from a sample that is read through the server.
+    The command does not need a tree: it uses lakectl's server and credentials. Where storage can be listed,
+    the figures are exact. Elsewhere, they come from metadata and from a sample that is read through the
+    server.
 
     \b
     Examples:
@@ -163,7 +164,7 @@ def check_selected(document: AuditDocument | StorageDocument) -> None:
     if not (document["repositories"] or document["failed"] or document["unfinished"]):
         raise UsageError(
             "no repository is selected",
-            hint="Check the names, and which repositories these credentials may list.",
+            hint="Check the names, and check which repositories these credentials may list.",
         )
 
 
@@ -259,7 +260,7 @@ def price_of(text: str) -> Price:
 
 def read_report(path: Path, kind: str, option: str) -> Any:
     """An earlier JSON report of this kind. Raises UsageError for any other file."""
-    hint = f"Give a JSON report of `lakeplan {kind}`, or remove {option}."
+    hint = f"Pass a JSON report of `lakeplan {kind}`, or remove {option}."
     return read_document(path, kind, "the report", hint=hint)
 
 
@@ -271,9 +272,9 @@ def refuse_other_servers(
         before = earlier["servers"].get(name, url)
         if before.rstrip("/") != url.rstrip("/"):
             raise UsageError(
-                f"{option}: server {name} was at {shown_url(before)} in that report, but is now at"
+                f"{option}: the report shows server {name} at {shown_url(before)}, but it is now at"
                 f" {shown_url(url)}",
-                hint=f"Give a report of these servers, or remove {option}.",
+                hint=f"Make a new report, or remove {option}.",
             )
 
 
@@ -290,7 +291,7 @@ def write_tree(folder: Path, document: AuditDocument, endpoints: Mapping[str, st
     if not imported:
         raise LakeplanError(
             "no repository has GC rules or branch policies, so there is no tree to write",
-            hint="Run `lakeplan init` to create a tree, and write rules in it.",
+            hint="Run `lakeplan init` to create a tree, and add rules to it.",
         )
     unread = [SkippedRepository(key, row["message"]) for key, row in document["failed"].items()]
     made = trees.make_checked(endpoints, imported, unread, "repository", scratch)
@@ -308,21 +309,32 @@ def storage(
     endpoint: trees.Endpoints = None,
     storage: StorageOptions,
     compare: Annotated[
-        tuple[str, str] | None, option("Also show what two branches share.", "BRANCH BRANCH")
+        tuple[str, str] | None, option("Also show how much data two branches share.", "BRANCH BRANCH")
     ] = None,
-    since: Annotated[Path | None, option("Also show the growth since this JSON report.", "FILE")] = None,
-    by_prefix: Annotated[bool, option("Also show prefixes and ages. Keeps every path in memory.")] = False,
-    by_class: Annotated[bool, option("Also show storage classes. Lists storage a second time.")] = False,
+    since: Annotated[
+        Path | None, option("Also show the growth since this earlier JSON report.", "FILE")
+    ] = None,
+    by_prefix: Annotated[
+        bool, option("Also show prefixes and ages. This keeps every path in memory.")
+    ] = False,
+    by_class: Annotated[bool, option("Also show storage classes. This lists storage a second time.")] = False,
     html: Annotated[
         Path | None,
-        option("Also write an HTML page with a treemap of prefixes; - is standard output.", "FILE"),
+        option(
+            "Also write an HTML page with a treemap of prefixes to this file, or - for standard output.",
+            "FILE",
+        ),
     ] = None,
     dump_refs: DumpRefs = False,
     rate: Rate = 100.0,
     max_requests: MaxRequests = 20_000,
     price: PriceText = None,
     time_zone: Annotated[
-        str | None, option("Time zone of the servers. Default: the tree's, then UTC.", "ZONE")
+        str | None,
+        option(
+            "Time zone of the servers. Default: each server's time zone in the tree, or UTC without a tree.",
+            "ZONE",
+        ),
     ] = None,
     outputs: Annotated[Outputs, options.documents("storage")],
     opening: SessionOptions,
@@ -330,9 +342,9 @@ def storage(
 ) -> int:
     """Show what repositories store, which branches and tags keep it, and what could be deleted.
 
-    Needs no tree: it uses lakectl's server and credentials. With --tree, it uses the servers, storages,
-    owners and prices of the tree. Changes nothing. Where storage cannot be listed, figures come from
-    metadata, and those that need a listing are unknown.
+    The command does not need a tree: it uses lakectl's server and credentials. With --tree, it uses the
+    servers, storages, owners and prices of the tree. It changes nothing. Where storage cannot be listed,
+    figures come from metadata, and figures that require a listing are unknown.
 
     \b
     Examples:
@@ -347,11 +359,11 @@ def storage(
     outputs = outputs.beside(html)
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone or "UTC")
     if compare is not None and compare[0] == compare[1]:
-        raise UsageError("--compare names the same branch twice", hint="Give two different branches.")
+        raise UsageError("--compare names the same branch twice", hint="Specify two different branches.")
     if tree is not None and endpoint:
         raise UsageError(
             "--tree and --endpoint cannot be combined",
-            hint="Remove one of them. The variable LAKEPLAN_TREE counts as --tree.",
+            hint="Remove one of them. The environment variable LAKEPLAN_TREE has the same effect as --tree.",
         )
     earlier: StorageDocument | None = None if since is None else read_report(since, "storage", "--since")
     with (
@@ -387,7 +399,8 @@ def storage(
     rows = document["repositories"]
     if compare and rows and not document["failed"] and all(row["compared"] is None for row in rows):
         raise UsageError(
-            "no repository has both branches of --compare", hint="Check their names and the repositories."
+            "no repository has both branches of --compare",
+            hint="Check the names of the branches and repositories.",
         )
     if earlier is not None:
         refuse_other_servers(earlier, endpoints, "--since")

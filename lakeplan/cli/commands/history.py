@@ -44,7 +44,7 @@ def edit_text(edit: Disagreement) -> str:
     lines = gc_lines(edit.step.before) if edit.rules else []
     lines += [line for setting in edit.settings for line in setting_lines(setting.kind, setting.before)]
     if desired is None or desired.by_glob or desired.source is None:
-        head = f"{repository}: add this entry under `repositories` in any file:"
+        head = f"{repository}: add this entry under `repositories` in any file of the tree:"
         lines = [f"{repository}:", *(f"  {line}" for line in lines)]
     else:
         blocks = ["gc"] * edit.rules + [setting.kind.value for setting in edit.settings]
@@ -121,7 +121,7 @@ def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[records.RunStep]
 
 
 RunArgument = Annotated[
-    str, argument("Run id, a unique prefix of a run id, or last.", "RUN", show_default=False)
+    str, argument("Run id, a unique prefix of a run id, or `last`.", "RUN", show_default=False)
 ]
 
 
@@ -143,7 +143,10 @@ def list_(
     ] = None,
     since: Annotated[
         str | None,
-        option("Only runs that began at or after this time, or within this period, for example 30d.", "TIME"),
+        option(
+            "Only runs that began at or after this time, or within this period before now, for example 30d.",
+            "TIME",
+        ),
     ] = None,
     kind: Annotated[
         list[str] | None, option(f"Only these runs: {', '.join(records.KINDS)}. Repeatable.", "KIND")
@@ -218,9 +221,10 @@ def rollback(
 ) -> int:
     """Make a plan that restores the rules from before a run. Servers are not changed.
 
-    An apply plans again from the tree, so the tree must contain the old rules too. If it does not, lakeplan
-    prints the edits, makes no plan and exits with 5. With --edit-tree, it edits the checked-out tree and
-    checks that nothing else changed. Have the edits and the plan reviewed, then apply the plan.
+    An apply plans again from the tree, so the tree must also contain the old rules. If it does not, lakeplan
+    prints the required edits, makes no plan, and exits with code 5. With --edit-tree, it edits the
+    checked-out tree itself, and checks that nothing else changes. Have the edits and the plan reviewed, then
+    apply the plan.
 
     \b
     Examples:
@@ -280,6 +284,6 @@ def _restorable(record: records.RunRecord, selection: Selection) -> Sequence[rec
 
 history = CommandGroup(
     {"list": list_, "show": show, "rollback": rollback},
-    help="List past runs, show one, or plan a rollback. Without a command, list runs.",
+    help="List past runs, show one, or plan a rollback. Without a subcommand, list runs.",
     cls=ListsByDefault,
 )

@@ -41,9 +41,9 @@ def sync(
 ) -> int:
     """Create missing pins and write the rules that pins need. Run it on a schedule.
 
-    Does not write the tree's own rules or shorten retention. Pins that are no longer required are deleted if
-    the settings in the tree are those of the last apply. If not, run `lakeplan plan` to review what would be
-    deleted.
+    The command does not write the tree's own rules or shorten retention. It deletes pins that are no longer
+    required only if the settings in the tree are those of the last apply. If they are not, run `lakeplan
+    plan` to review what would be deleted.
 
     \b
     Examples:

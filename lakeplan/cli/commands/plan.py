@@ -43,24 +43,24 @@ def plan(
     no_simulate: Annotated[bool, option("Same as --simulate none.")] = False,
     backlog: Annotated[bool, option("Also report what has already expired under the stored rules.")] = False,
     read_only: options.ReadOnly = False,
-    detailed_exitcode: Annotated[bool, option("Exit with 2 when changes are pending.")] = False,
+    detailed_exitcode: Annotated[bool, option("Exit with code 2 if changes are pending.")] = False,
     allowed: options.AllowedInPreview,
     base: Annotated[
         str | None,
         option(
-            "Also read the tree at this git commit. The stricter safety settings of both trees apply, and"
-            " the plan first lists the settings that this change weakens.",
+            "Also read the tree at this git commit. Of each safety setting, the stricter value in the two"
+            " trees applies, and the plan begins with the settings that this change weakens.",
             "REF",
         ),
     ] = None,
     new_tree: Annotated[
-        bool, option("With --base: this change adds the tree, so compare it with the default settings.")
+        bool, option("With --base: compare with the default settings, because this change adds the tree.")
     ] = False,
     what_if: Annotated[
         list[str] | None,
         option(
-            "Plan as if the tree had this setting, in every selected repository. Repeatable. The plan cannot"
-            " be applied.",
+            "Plan as if the tree had this setting in every selected repository. The plan cannot be"
+            " applied. Repeatable.",
             "PATH=VALUE",
             names=("--set",),
         ),

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakeplan.simulation.curve import CurveInput, CurveRequest
 
 
-HOW_NAMESPACE = "Write --namespace server/name=URL"
+HOW_NAMESPACE = "Use --namespace server/name=URL"
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ def _live(session: Session, repository: RepositoryPlan, *, read_only: bool) -> H
     planned = any((repository.creation_date, repository.storage_namespace))
     if planned and not repository.is_of(stored.creation_date, stored.storage_namespace):
         raise LakeplanError(
-            "the repository was deleted and created again since the plan", hint="Run `lakeplan plan` again."
+            "the repository was deleted and created again after the plan was made",
+            hint="Run `lakeplan plan` again.",
         )
     refs, blind_to = read_all_refs(reader, repository.name, read_only=read_only)
     zone = timezone.utc if config.time_zone == "UTC" else ZoneInfo(config.time_zone)
@@ -119,18 +120,19 @@ def namespace_urls(given: Sequence[str], repositories: Sequence[RepositoryPlan])
         if not equals or "://" in name:
             if len(keys) != 1:
                 raise UsageError(
-                    f"--namespace {text} does not name one of the {len(keys):,} repositories",
+                    f"--namespace {text} does not specify which of the {len(keys):,} repositories the URL"
+                    " belongs to",
                     hint=HOW_NAMESPACE,
                 )
             name, url = next(iter(keys)), text
         named = [key for key in keys if name in (key, key.partition("/")[2])]
         if len(named) != 1:
             raise UsageError(
-                f"--namespace {text}: {name!r} is not a repository of this plan", hint=HOW_NAMESPACE
+                f"--namespace {text}: repository {name!r} is not in this plan", hint=HOW_NAMESPACE
             )
         if named[0] in urls:
             raise UsageError(
-                f"--namespace is given twice for {named[0]}", hint="Give one URL for each repository."
+                f"--namespace was specified twice for {named[0]}", hint="Pass one URL for each repository."
             )
         if "://" not in url:
             raise UsageError(
@@ -142,7 +144,7 @@ def namespace_urls(given: Sequence[str], repositories: Sequence[RepositoryPlan])
 
 def read_curve(path: Path) -> Mapping[str, Any]:
     """A curve as ``lakeplan curve --format json`` writes it. Raises LakeplanError that names the file."""
-    hint = "Run `lakeplan curve REPO --horizon 90d --format json --out FILE` to make one."
+    hint = "Run `lakeplan curve REPO --horizon 90d --format json --out FILE` to create one."
     document: Mapping[str, Any] = read_document(path, "curve", "the curve", hint=hint, error=LakeplanError)
     return document
 
@@ -189,7 +191,8 @@ def compute_curves(
     if len(wanted) > MAX_CURVES:
         rest = ", ".join(r.key for r in wanted[MAX_CURVES:][:MAX_CURVES])
         left_out.append(
-            f"no retention curves of {rest}, because a page has at most {MAX_CURVES}; use --target"
+            f"no retention curves of {rest}, because a page can have at most {MAX_CURVES}; use --target to"
+            " select repositories"
         )
     return Curves(computed, failed, left_out)
 
@@ -224,7 +227,7 @@ NO_CURVE = "retention curves. Compute them with --with-curves, which needs a his
 def report(
     *,
     plan_file: Annotated[Path | None, argument("Plan file.", "[PLAN]")] = None,
-    html: Annotated[Path | None, option("File to write; - is standard output.", "FILE")] = None,
+    html: Annotated[Path | None, option("File to write, or - for standard output.", "FILE")] = None,
     tree: Annotated[
         Path | None, option("Read the history from the servers of this tree.", "DIR", names=("-C", "--tree"))
     ] = None,
@@ -252,10 +255,10 @@ def report(
 ) -> int:
     """Write a plan as an HTML page with impact, timeline, curves, branches and the commit graph.
 
-    The page is one file and loads nothing from the network. It contains what the plan file contains. To add
-    the commit graph and the ages of branches, read the history from the servers of a tree (-C DIR) or from a
-    storage namespace (--namespace). To add retention curves, compute them (--with-curves) or pass the output
-    of `lakeplan curve` (--curve).
+    The page is a single file, and loads nothing from the network. It contains the data of the plan file. To
+    add the commit graph and the ages of branches, read the history from the servers of a tree (-C DIR) or
+    from a storage namespace (--namespace). To add retention curves, compute them (--with-curves) or pass the
+    output of `lakeplan curve` (--curve).
 
     \b
     Examples:
@@ -268,7 +271,7 @@ def report(
     if plan_file is None:
         raise UsageError("no plan file was given", hint=EXAMPLE)
     if html is None:
-        raise UsageError("--html FILE is missing", hint=EXAMPLE)
+        raise UsageError("--html FILE is required", hint=EXAMPLE)
     plan = read_plan(plan_file)
     targets = [r.key for r in targeted(plan, target or (), plan_file)]
     shown = shown_repositories(plan, targets)
@@ -276,7 +279,7 @@ def report(
     curves = [read_curve(path) for path in curve or ()]
     if with_curves and (no_graph or (tree is None and not urls)):
         raise UsageError(
-            "--with-curves needs a history", hint="Add -C DIR or --namespace, or use --curve FILE."
+            "--with-curves requires a history", hint="Add -C DIR or --namespace, or use --curve FILE."
         )
     session = None
     if tree is not None and not no_graph:

@@ -46,16 +46,19 @@ Examples:
 def up(
     *,
     dir: Annotated[
-        Path | None, option("Folder for repositories. Default: a temporary one, deleted at the end.", "D")
+        Path | None,
+        option("Folder for repositories. Default: a temporary folder, which is deleted at the end.", "D"),
     ] = None,
-    port: Annotated[int, option("Port; 0 chooses a free one.", "PORT", min=0, max=65535)] = DEFAULT_PORT,
+    port: Annotated[
+        int, option("Port to listen on, or 0 for any free port.", "PORT", min=0, max=65535)
+    ] = DEFAULT_PORT,
     flavor: Annotated[str, option("lakeFS edition: oss or enterprise.", "FLAVOR")] = _DEFAULTS.flavor,
     access_key: Annotated[str, option("Access key to accept.", "KEY")] = _DEFAULTS.access_key_id,
     secret_key: Annotated[
         str, option("Secret key to accept.", "SECRET", show_default=False)
     ] = _DEFAULTS.secret_access_key,
 ) -> None:
-    """Start a local lakeFS on 127.0.0.1 and serve until stopped.
+    """Start a local lakeFS on 127.0.0.1, and serve requests until the command is stopped.
 
     \b
     Examples:
@@ -88,12 +91,12 @@ def up(
 @command("Create repositories from a YAML file.", help=SEED_HELP, without="redact_paths no_color no_progress")
 def seed(
     *,
-    file: Annotated[Path, argument("YAML file; - is standard input.", "FILE")],
+    file: Annotated[Path, argument("YAML file to read, or - for standard input.", "FILE")],
     endpoint: Annotated[
         str | None,
         option(
-            f"lakeFS server, a sandbox or a real one. Default: LAKEPLAN_SANDBOX_ENDPOINT_URL, then"
-            f" {DEFAULT_ENDPOINT}.",
+            "URL of a lakeFS server, either a sandbox or a real one. Default:"
+            f" LAKEPLAN_SANDBOX_ENDPOINT_URL, then {DEFAULT_ENDPOINT}.",
             "URL",
         ),
     ] = None,
@@ -170,8 +173,8 @@ def seed_target(
     )
     if not (endpoint or url or is_public):
         raise UsageError(
-            f"no endpoint was given, so the access key was not sent to {DEFAULT_ENDPOINT}",
-            hint="Set the server with --endpoint URL or LAKEPLAN_SANDBOX_ENDPOINT_URL.",
+            f"no endpoint was specified, so the access key was not sent to {DEFAULT_ENDPOINT}",
+            hint="Specify the server with --endpoint URL or LAKEPLAN_SANDBOX_ENDPOINT_URL.",
         )
     return target
 
@@ -190,7 +193,7 @@ def _read(file: Path) -> tuple[str, str]:
         raise UsageError(
             f"cannot read the seed file: {error.strerror}",
             where=str(file),
-            hint="Give a YAML file. `lakeplan sandbox seed --help` shows one.",
+            hint="Specify a YAML file. `lakeplan sandbox seed --help` shows an example.",
         ) from error
     try:
         return data.decode(), str(file)

@@ -53,7 +53,7 @@ def find_resolved(tree: Tree, repository: str) -> list[DesiredRepository]:
         raise UsageError(
             f"the tree has no entry for {repository!r}",
             where=str(tree.root / "lakeplan.yaml"),
-            hint=f"Did you mean {close}?" if close else "Write a name, or server/name.",
+            hint=f"Did you mean {close}?" if close else "Use a name, or server/name.",
         )
     return [r for server in servers if (r := tree.find(server, name)) is not None]
 
@@ -185,7 +185,7 @@ def show(
     """
     if (plan_file is None) == (resolved is None):
         raise UsageError(
-            "either a plan file or --resolved REPO is required",
+            "specify either a plan file or --resolved REPO",
             hint="For example, run `lakeplan show plan.json`.",
         )
     if resolved is not None:

@@ -31,14 +31,14 @@ def package(
       lakeplan spark package --out build/lakeplan.zip
     """
     if out == STANDARD_OUTPUT:
-        raise UsageError("the zip file cannot be written to standard output", hint="Give --out a file.")
+        raise UsageError("the zip file cannot be written to standard output", hint="Pass a file to --out.")
     needed = write_archive(out, schemas=schema_folder())
     if not quiet:
         count = len(EXECUTOR_PACKAGES)
         typer.echo(f"Wrote {out}. Run spark-submit with --py-files {out}.")
-        typer.echo("Install on every machine of the cluster:")
+        typer.echo("Install these packages on every machine of the cluster:")
         typer.echo("".join(f"  {line}\n" for line in needed[:count]), nl=False)
-        typer.echo("Also install on the driver's machine:")
+        typer.echo("Also install these packages on the driver's machine:")
         typer.echo("".join(f"  {line}\n" for line in needed[count:]), nl=False)
     return ExitCode.OK
 

@@ -84,7 +84,9 @@ def _listed(
     objects: Annotated[
         bool, option("Instead of the summary, list the objects that would be deleted.")
     ] = False,
-    prefix: Annotated[str | None, option("Only objects whose path begins with this.", "PREFIX")] = None,
+    prefix: Annotated[
+        str | None, option("Only objects whose path begins with this prefix.", "PREFIX")
+    ] = None,
     class_: Annotated[
         list[str] | None,
         option("Only objects of this class, deleted or kept. Repeatable.", "CLASS", names=("--class",)),
@@ -129,7 +131,7 @@ def mark(
         str | None, option("Objects that were never committed: keep or collect.", "WORD")
     ] = None,
     verify_cache: Annotated[
-        bool, option("Check a sample of the cached facts about other repositories.")
+        bool, option("Verify a sample of the cached facts about other repositories.")
     ] = False,
     allowed: options.AllowedHere,
     outputs: Annotated[Outputs, options.documents("marks")],
@@ -174,7 +176,8 @@ def approve(
 ) -> int:
     """Approve a mark, so that `lakeplan sweep run` may delete its objects. Deletes nothing.
 
-    First prints what the mark contains, like `lakeplan sweep show`, and records a digest of that summary.
+    The command first prints what the mark contains, like `lakeplan sweep show`, and records a digest of that
+    summary.
 
     \b
     Examples:
@@ -201,14 +204,14 @@ def run(
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     parallelism: Annotated[
-        int | None, option("Number of workers that delete. Default: all.", "N", min=1)
+        int | None, option("Number of workers that delete objects. Default: all workers.", "N", min=1)
     ] = None,
     collecting: CollectorOptions,
     check: Annotated[
         bool,
         option(
-            "Before and after the sweep, check that storage contains every object that commits need. Stop if"
-            " any is missing."
+            "Before and after the sweep, check that storage contains every object that commits need. Stop"
+            " if any object is missing."
         ),
     ] = False,
     close: Annotated[bool, option("", hidden=True)] = False,
@@ -271,7 +274,7 @@ def abort(
 ) -> int:
     """End a sweep that cannot continue. Deletes nothing, and reports what was already deleted.
 
-    Use it when the mark is too old, another collector ran, or the state was lost. The repository can then be
+    Use it if the mark is too old, another collector ran, or the state was lost. The repository can then be
     marked again.
 
     \b
@@ -337,7 +340,7 @@ def list_(
     )
 
 
-@command("Show a mark and what became of it.", without="no_progress")
+@command("Show a mark and what happened to its objects.", without="no_progress")
 def show(
     *,
     mark_id: MarkId,
@@ -346,14 +349,17 @@ def show(
     listing: Annotated[Listed, Options(_listed)],
     html: Annotated[
         Path | None,
-        option("Also write an HTML page with the mark's folders; - is standard output.", "FILE"),
+        option(
+            "Also write an HTML page with the mark's folders to this file, or - for standard output.", "FILE"
+        ),
     ] = None,
     outputs: Annotated[Outputs, options.documents("sweep", "mark-objects")],
     opening: SessionOptions,
 ) -> int:
-    """Show what a mark contains, and what became of it.
+    """Show what a mark contains, and what happened to its objects.
 
-    The summary has amounts by class, prefix, age and last commit, and says what keeps the rest.
+    The summary gives amounts by class, prefix, age and last commit, and explains what keeps the remaining
+    objects.
 
     \b
     Examples:
@@ -393,9 +399,9 @@ def restore(
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     path: Annotated[
-        str | None, option("Only this path, or everything below it if it ends with /.", "PATH")
+        str | None, option("Restore only this path, or everything below it if it ends with /.", "PATH")
     ] = None,
-    commit: Annotated[str | None, option("Only objects of this commit.", "ID")] = None,
+    commit: Annotated[str | None, option("Restore only objects of this commit.", "ID")] = None,
     outputs: Annotated[Outputs, options.documents("restore")],
     opening: SessionOptions,
     runners: options.RunnerOptions,
@@ -423,7 +429,9 @@ def purge(
     older_than: Annotated[
         str | None,
         option(
-            "Purge quarantines at least this old, for example 14d. sweep.quarantine_age also applies.", "AGE"
+            "Purge only quarantines that are at least this old, for example 14d. sweep.quarantine_age"
+            " also applies.",
+            "AGE",
         ),
     ] = None,
     selection: SelectionOptions,
@@ -462,7 +470,7 @@ def purge(
 def _approved(objects: int, quarantines: int, *, no_color: bool) -> bool:
     require_terminal("purge")
     copies = f"{count_of(objects, 'object')} from {count_of(quarantines, 'quarantine')}"
-    question = f"Permanently delete {copies}? Only yes is accepted"
+    question = f"Permanently delete {copies}? Only 'yes' is accepted"
     return confirm(question, otherwise="Nothing was deleted.", no_color=no_color)
 
 

@@ -59,14 +59,15 @@ def import_(
         str, option("Write one file for each repository, server or owner.", "BY")
     ] = "repository",
     owner: Annotated[
-        list[str] | None, option("Owner of the repositories that match. Repeatable.", "REPO_GLOB=OWNER")
+        list[str] | None,
+        option("Owner of the repositories that match this glob. Repeatable.", "REPO_GLOB=OWNER"),
     ] = None,
     target: options.Targets = None,
     from_files: Annotated[
         list[Path] | None,
         option(
-            "Rules file for lakectl, or a folder of such files, to read instead of a server. The file name is"
-            " the name of the repository.",
+            "Rules file for lakectl, or a folder of such files, to read instead of a server. Each file"
+            " must be named after its repository.",
             "FILE",
         ),
     ] = None,
@@ -78,7 +79,7 @@ def import_(
     """Write a tree that matches the rules stored on the servers: the next plan shows no changes.
 
     Rules that several repositories share become profiles. The folder must not contain a tree yet. Servers are
-    not changed. The state records what was read, so that `lakeplan drift` sees every edit from now on.
+    not changed. The state records what was read, so that `lakeplan drift` detects every later edit.
 
     \b
     Examples:
@@ -143,8 +144,8 @@ def _record_baselines(made: importing.Import, opening: Opening, tree: Path, *, a
     if not failed:
         return ""
     return (
-        f"The tree is complete, but its baseline could not be recorded in the state ({failed}). Run `lakeplan"
-        " apply` to record it. Until then, `lakeplan drift` does not see edits."
+        f"The tree is complete, but its baseline could not be recorded in the state ({failed}). Run"
+        " `lakeplan apply` to record it. Until then, `lakeplan drift` does not detect edits."
     )
 
 
@@ -165,7 +166,7 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     if not (left and equals and right):
         example = "prod=https://lakefs.example.com" if option == "--endpoint" else "'team-a-*=team-a'"
         raise UsageError(
-            f"{option} {text!r} is not of the form NAME=VALUE", hint=f"For example, use {option} {example}"
+            f"{option} {text!r} is not in the form NAME=VALUE", hint=f"For example, use {option} {example}"
         )
     return left, right
 
@@ -182,9 +183,9 @@ def endpoints_of(
     if not endpoints:
         url = lakectl_settings(os.environ, lakectl_config).endpoint_url
         if not url:
-            what = "--tree DIR for the servers of a tree, or a server" if or_tree else "one"
+            what = "--tree DIR to use the servers of a tree, or specify a server" if or_tree else "one"
             hint = f"Add {what}, for example --endpoint prod=https://lakefs.example.com"
-            raise UsageError("no server was given", hint=hint)
+            raise UsageError("no server was specified", hint=hint)
         endpoints = {"prod": url}
     return endpoints
 
@@ -216,7 +217,7 @@ def _read_files(
     paths: Sequence[Path], endpoints: Mapping[str, str], owners: importing.Owners, selection: Selection
 ) -> list[importing.Imported]:
     if len(endpoints) != 1:
-        raise UsageError("--from-files needs exactly one --endpoint", hint="Import one server at a time.")
+        raise UsageError("--from-files requires exactly one --endpoint", hint="Import one server at a time.")
     (server,) = endpoints
     rules_of: dict[str, GcRules] = {}
     for path in paths:
@@ -225,12 +226,13 @@ def _read_files(
             raise UsageError(
                 "the folder contains no rules files (*.json)",
                 where=str(path),
-                hint="Name each file REPOSITORY.json, or give the files themselves.",
+                hint="Name each file REPOSITORY.json, or pass the files themselves.",
             )
         for file in files:
             if file.stem in rules_of:
                 raise UsageError(
-                    f"two rules files are for repository {file.stem!r}", hint="Import one of them."
+                    f"two rules files are named after the repository {file.stem!r}",
+                    hint="Pass only one of them.",
                 )
             rules_of[file.stem] = read_rules(file)
     return [
@@ -315,13 +317,13 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 def _report(made: importing.Import, tree: Path, *, ignores: bool, no_color: bool) -> None:
     line = partial(say, stdout(no_color=no_color))
     for item in made.left_out:
-        line(f"not imported: {item.repository}: {item.reason}")
+        line(f"{item.repository} was not imported: {item.reason}")
     if not ignores:
         line(IGNORE_BY_HAND)
     line(
-        f"Wrote {count_of(len(made.files), 'file')} into {tree}:"
-        f" {count_of(len(made.imported), 'repository')}, {count_of(len(made.profiles), 'profile')}."
-        f" Next: lakeplan plan -C {tree}"
+        f"Wrote {count_of(len(made.files), 'file')} to {tree}:"
+        f" {count_of(len(made.imported), 'repository')}, {count_of(len(made.profiles), 'profile')}. Next:"
+        f" lakeplan plan -C {tree}"
     )
 
 
@@ -363,7 +365,7 @@ def init(
     branch: Annotated[
         str | None,
         option(
-            "Branch whose merges are applied on GitHub. Default: the default branch of origin, else main.",
+            "On GitHub: branch whose merges are applied. Default: the default branch of origin, or main.",
             "BRANCH",
         ),
     ] = None,
@@ -375,7 +377,7 @@ def init(
     """Create a tree: settings with their defaults, an example entry, and CI workflows.
 
     Existing files are never changed, and no server is contacted. If your servers already have retention
-    rules, start with `lakeplan import` instead. With --ci, an existing tree gets only workflows.
+    rules, start with `lakeplan import` instead. If the tree already exists, --ci adds only workflows.
 
     \b
     Examples:
@@ -399,7 +401,10 @@ def init(
     )
     notes = _left_out(jobs, top) + _left_out(files, tree)
     if host == "github":
-        notes.append(f"merges into the branch {applied} are applied; choose another with --branch")
+        notes.append(
+            f"plans are applied when their pull requests are merged into the branch {applied}; use --branch to choose"
+            " another branch"
+        )
     if host != "none" and source is None:
         notes.append(
             f"jobs install {origin.package} from the package index and give it your secrets. Unless you"
@@ -473,11 +478,11 @@ def _report_files(
         line(note)
     if ci != "none" and state is None:
         line(
-            f"CI runners keep no files, so set a state in {ROOT_FILE}, for example state: {{url:"
+            f"CI runners do not keep files, so set a state in {ROOT_FILE}, for example state: {{url:"
             " s3://bucket/lakeplan}"
         )
     if ci != "none":
-        line("the first lines of each workflow say which variables and secrets it needs")
+        line("the first lines of each workflow list the variables and secrets that it needs")
     if has_entry:
         line(
             f"Next: copy the entry at the end of {ROOT_FILE} into repositories/, then run lakeplan doctor"

@@ -88,7 +88,7 @@ def test(
 ) -> int:
     """Run the tree's policy tests. A test draws a commit history and states what the rules must keep.
 
-    Does not contact a server and does not need Spark. Exits with 1 when a test fails.
+    The command does not contact a server and does not need Spark. If a test fails, it exits with code 1.
 
     \b
     Examples:
@@ -101,7 +101,7 @@ def test(
         raise UsageError(
             f"the tree has no tests ({FOLDER}/*.yaml)",
             where=str(tree),
-            hint="Give test files, or write one. `lakeplan schema policy-test` prints the format.",
+            hint="Specify test files, or write one. `lakeplan schema policy-test` prints the format.",
         )
     document = run_tests(loaded, read_tests(paths, tree))
     prefix = "" if tree == Path() or tree.is_absolute() else tree.as_posix()

@@ -104,7 +104,7 @@ class DescribeEngines:
         monkeypatch.setenv("CI", "true")
         result = lake.lakeplan("branches", "run")
         assert result.code == 64
-        assert "would be lost with the runner" in result.err
+        assert "would be lost when the job ends" in result.err
 
     def it_refuses_bad_schedules_and_odd_pairs_of_options(self, lake):
         assert lake.lakeplan("branches", "run", "--every", "often").code == 64

@@ -196,7 +196,7 @@ def it_postpones_without_the_variable(lake, hook, monkeypatch):
         (["feature-1"], "exempt needs either --until or --remove"),
         (["feature-1", "--until", "2099-01-01", "--remove"], "exempt needs either --until or --remove"),
         (["feature-1", "--until", "2020-01-01"], "--until 2020-01-01 is in the past"),
-        (["feature-1", "--until", "soon"], "'soon' is not a time"),
+        (["feature-1", "--until", "soon"], "'soon' is not a valid time"),
         (["feature-9", "--until", "2099-01-01"], "prod/analytics has no branch 'feature-9'"),
         (["feature-1", "--remove"], "is not exempt"),
     ],
