@@ -113,6 +113,6 @@ def it_starts_nothing_with_options_that_will_not_do(tmp_path: Path, options: dic
 
 
 def it_names_the_option_of_a_collector_setting_without_a_value(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="^--collector-conf 'sparkmaster' is not in the form") as refused:
+    with pytest.raises(UsageError, match=r"^--collector-conf 'sparkmaster' is not in the form") as refused:
         started(tmp_path, "s3://bucket/lake", {}, collector_conf=["sparkmaster"])
     assert "--collector-conf" in refused.value.hint

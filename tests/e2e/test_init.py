@@ -229,7 +229,7 @@ class DescribeTheBranchWhoseMergesAreApplied:
         assert result.code == 0, result.err
         written = yaml.safe_load((world.tree / ".github/workflows/lakeplan.yml").read_text())
         (found,) = written[True]["push"]["branches"]  # YAML reads the key on as true
-        assert f"merged into the branch {found};" in result.out
+        assert f"merged into {found};" in result.out
         return found
 
     def it_is_the_default_branch_of_origin(self, empty):

@@ -402,8 +402,7 @@ def init(
     notes = _left_out(jobs, top) + _left_out(files, tree)
     if host == "github":
         notes.append(
-            f"plans are applied when their pull requests are merged into the branch {applied}; use --branch to choose"
-            " another branch"
+            f"plans are applied when pull requests are merged into {applied}; use --branch to choose another"
         )
     if host != "none" and source is None:
         notes.append(
