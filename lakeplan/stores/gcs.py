@@ -61,7 +61,8 @@ class GcsStore(BatchDeleter, GcsReader):
         return self._delete_once(key, {} if expected is None else {"ifGenerationMatch": expected.e_tag})
 
     def _delete_versions(self, key: str, expected: StoredObject | None) -> Deletion | StorageError:
-        """Delete all generations of exactly this key, unless one is newer than the expected object."""
+        """Delete all generations of exactly this key, unless one is newer than the expected object, or the
+        listing omits the object."""
         generations: list[int] = []
         try:
             for page in self._pages(key, versions="true"):
@@ -70,12 +71,13 @@ class GcsStore(BatchDeleter, GcsReader):
                     return Deletion(key, TOO_MANY_VERSIONS)
                 if any(one.key != key for one in page.objects):
                     break
-            if not generations and self.stat(key) is not None:
+            if expected is not None and any(one > int(expected.e_tag) for one in generations):
+                return Deletion(key, CHANGED, changed=True)
+            is_listed = generations and (expected is None or int(expected.e_tag) in generations)
+            if not is_listed and self.stat(key) is not None:
                 return Deletion(key, UNLISTED)
         except StorageError as error:
             return error
-        if expected is not None and any(one > int(expected.e_tag) for one in generations):
-            return Deletion(key, CHANGED, changed=True)
         answers = [self._delete_once(key, {"generation": str(one)}) for one in sorted(generations)]
         bad = [one for one in answers if isinstance(one, StorageError) or not one.deleted]
         if not bad or len(generations) == 1:

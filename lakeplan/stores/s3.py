@@ -366,26 +366,34 @@ class S3Deleter(BatchDeleter, S3Place):
     def _versions_of(self, key: str, expected: StoredObject | None) -> list[Version] | Deletion:
         """Return all versions and delete markers of exactly this key, which a listing has before all keys
         that only begin with it. Returns a failure if one of them is newer than the expected object or
-        replaced it, and if there are too many."""
+        replaced it, if there are too many, and if the listing may omit the object."""
         full = self._base + key
         versions: list[Version] = []
+        is_listed = False
         for page in self._pages("list_object_versions", first_version, key):
             items = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
             with boto_errors(self._url):
-                if expected is not None and any(
-                    _replaces(item, stored_object(item, self._base), expected)
+                stored = [
+                    (item, stored_object(item, self._base))
                     for item in page.get("Versions", ())
                     if item["Key"] == full
-                ):
+                ]
+                if expected is not None and any(_replaces(*one, expected) for one in stored):
                     return Deletion(key, CHANGED, changed=True)
+                is_listed |= any(expected is None or _is_same(version, expected) for _, version in stored)
                 versions += [(full, item["VersionId"]) for item in items if item["Key"] == full]
             if any(item["Key"] != full for item in items):
                 break
             if len(versions) > limits.STORE_VERSIONS:
                 return Deletion(key, TOO_MANY_VERSIONS)
-        if not versions and self.stat(key) is not None:
-            return Deletion(key, UNLISTED)
-        return versions
+        return versions if is_listed else self._omitted(key) or versions
+
+    def _omitted(self, key: str) -> Deletion | None:
+        """Return a failure if an object exists that a listing omitted, or if the store does not say so."""
+        try:
+            return None if self.stat(key) is None else Deletion(key, UNLISTED)
+        except StorageError as error:
+            return Deletion(key, error.message, transient=isinstance(error, StoreBusy))
 
     def _delete_versions(self, versions: list[Version], tags: Tags) -> dict[Version, Failure]:
         """Return those that were not deleted."""
@@ -471,6 +479,14 @@ def _fits_xml(key: str) -> bool:
     """Return whether XML can have this key. It cannot have most control characters, and parsers may change
     white space: a batch would then name another object."""
     return key.isprintable() and key == key.strip()
+
+
+def _is_same(version: StoredObject, expected: StoredObject) -> bool:
+    return (version.size, version.modified_us, version.e_tag) == (
+        expected.size,
+        expected.modified_us,
+        expected.e_tag,
+    )
 
 
 def _replaces(item: dict[str, Any], version: StoredObject, expected: StoredObject) -> bool:

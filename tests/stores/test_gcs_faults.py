@@ -6,6 +6,7 @@ import json
 import logging
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy, WriteConflict
 from lakeplan.stores import gcs_client
 from lakeplan.stores.gcs import GcsStore
-from lakeplan.stores.gcs_client import GcsClient
+from lakeplan.stores.gcs_client import GcsClient, Page
 from lakeplan.stores.open import Access, GcsLocation, open_state, open_sweep_store
 from lakeplan.stores.protocols import RemnantReader, Remnants, SweepStore
 from lakeplan.stores.shared import CHANGED
@@ -211,6 +212,23 @@ class DescribeVersions:
         monkeypatch.setattr(type(versioned), "_pages", lambda *_, **__: iter(()))
         answers = versioned.delete(["data/a", "data/nothing"], versions=Versions.ALL)
         assert [(one.key, one.deleted) for one in answers] == [("data/a", False), ("data/nothing", True)]
+
+    def it_does_not_delete_only_older_versions_where_the_listing_omits_the_expected_one(
+        self, versioned: SweepStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        expected = versioned.find(["data/a"])
+        real = type(versioned)._pages
+
+        def without_newest(*args: object, **options: str) -> Iterator[Page]:
+            for page in real(*args, **options):
+                kept = [one for one in page.objects if one.e_tag != expected["data/a"].e_tag]
+                yield replace(page, objects=kept)
+
+        monkeypatch.setattr(type(versioned), "_pages", without_newest)
+        (answer,) = versioned.delete(["data/a"], versions=Versions.ALL, expected=expected)
+        assert "listing of its versions does not contain it" in answer.reason
+        monkeypatch.undo()
+        assert versioned.stat("data/a") == expected["data/a"]
 
     def it_lists_so_many_versions_and_no_more(
         self, versioned: SweepStore, monkeypatch: pytest.MonkeyPatch

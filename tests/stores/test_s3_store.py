@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import os
 import pickle
+from datetime import timedelta
 
 import pytest
 
+from lakeplan.errors import StorageDenied, StorageError, StoreBusy
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.values.sweep import Deletion, Versions
@@ -100,6 +102,32 @@ class DescribeVersions:
         answers = store.delete(["data/a", "data/nothing"], versions=Versions.ALL)
         assert [(one.key, one.deleted) for one in answers] == [("data/a", False), ("data/nothing", True)]
         assert versions_of(s3_bucket) == {("data/a", False): 1}
+
+    def it_does_not_delete_only_older_versions_where_the_listing_omits_the_expected_one(
+        self, store: SweepStore, put: Put, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        put("data/a", b"1")
+        (older,) = s3_client().list_object_versions(Bucket=s3_bucket)["Versions"]
+        put("data/a", b"22")
+        expected = store.find(["data/a"])
+        older |= {"IsLatest": False, "LastModified": older["LastModified"] - timedelta(hours=1)}
+        monkeypatch.setattr(type(store), "_pages", lambda *_, **__: iter([{"Versions": [older]}]))
+        (answer,) = store.delete(["data/a"], versions=Versions.ALL, expected=expected)
+        assert "listing of its versions does not contain it" in answer.reason
+        assert versions_of(s3_bucket) == {("data/a", False): 2}
+
+    @pytest.mark.parametrize("error", [StoreBusy("overloaded"), StorageDenied("access denied")])
+    def it_fails_one_key_alone_if_the_store_does_not_say_whether_its_object_exists(
+        self, store: SweepStore, put: Put, monkeypatch: pytest.MonkeyPatch, error: StorageError
+    ) -> None:
+        def stat(self: object, key: str) -> None:
+            raise error
+
+        put("data/a", b"1")
+        monkeypatch.setattr(type(store), "stat", stat)
+        failed, deleted = store.delete(["data/nothing", "data/a"], versions=Versions.ALL)
+        assert failed == Deletion("data/nothing", error.message, transient=isinstance(error, StoreBusy))
+        assert deleted == Deletion("data/a")
 
     @pytest.mark.extended
     def it_deletes_more_versions_than_one_request_may_name(
