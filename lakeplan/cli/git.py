@@ -35,8 +35,8 @@ _EXECUTABLE = "100755"
 _REAL_FILES = ("100644", _EXECUTABLE)
 _SYMLINK = "120000"
 _FOLDER = "040000"
-_HEAD = re.compile(r"(?:HEAD|@)(?:$|[~^@{])")
-"""The commit that is checked out, whatever names branches and tags have."""
+_HEAD = re.compile(r"(?:HEAD|@)(?:$|[~^])|HEAD@\{|@\{[0-9]+\}")
+"""The commit that is checked out, whatever names branches and tags have. ``@{-1}`` names a branch."""
 _SETTINGS = {
     "core.warnAmbiguousRefs": "true",
     "safe.bareRepository": "explicit",

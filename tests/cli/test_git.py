@@ -89,13 +89,23 @@ def it_compares_with_no_tag_that_has_the_name_of_another_commit(repository: Path
         assert commit_of(work, full) == before
 
 
+def it_compares_with_no_tag_that_has_the_name_of_the_branch_before(repository: Path) -> None:
+    work, before = find_work_folder(repository), git(repository, "rev-parse", "HEAD^")
+    git(repository, "branch", "earlier", before)
+    for branch in ("earlier", "main"):
+        git(repository, "checkout", branch)
+    assert commit_of(work, "@{-1}") == before
+    git(repository, "tag", "earlier", "HEAD")
+    with pytest.raises(LakeplanError, match="names several commits"):
+        commit_of(work, "@{-1}")
+
+
 def it_finds_commits_whose_names_somebody_gave_to_a_tag_too(repository: Path) -> None:
     work, before = find_work_folder(repository), git(repository, "rev-parse", "HEAD^")
     for name in ("HEAD", before):
         git(repository, "update-ref", f"refs/tags/{name}", "HEAD" if name == before else before)
-    assert [commit_of(work, ref) for ref in ("HEAD^1", "HEAD~1", "@^", before, before.upper())] == [
-        before
-    ] * 5
+    for ref in ("HEAD^1", "HEAD~1", "@^", "HEAD@{1}", "@{1}", before, before.upper()):
+        assert commit_of(work, ref) == before
     assert commit_of(work, "HEAD") == git(repository, "rev-parse", "refs/heads/main")
 
 
