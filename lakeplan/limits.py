@@ -49,7 +49,8 @@ THRIFT_VALUES = 2_000_000
 PAGE_HEADER_VALUES = 100
 """Values in the header of a page, which has at most 30."""
 PARQUET_CHUNKS = 100_000
-"""Columns of all row groups of a file, each of which takes a kilobyte in memory."""
+"""Row groups of a file, their columns, and elements of its schema, together. Each takes about a kilobyte in
+memory."""
 PARQUET_PAGES = 200_000
 """Pages of one file. Writers begin a new page after 1 MiB or 20,000 rows."""
 PARQUET_COLUMNS = 100

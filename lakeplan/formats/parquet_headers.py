@@ -193,7 +193,8 @@ class _Reader:
         if known.make is not None:
             self.made += size
             if self.made > limits.PARQUET_CHUNKS:
-                raise limits.TooLarge(f"its row groups have more than {limits.PARQUET_CHUNKS:,} columns")
+                most = f"{limits.PARQUET_CHUNKS:,}"
+                raise limits.TooLarge(f"it has more than {most} row groups, columns and schema elements")
             return [known.make(self.struct(known, depth)) for _ in range(size)]
         for _ in range(size):
             self.at = self._skip(kind, self.at, depth)
