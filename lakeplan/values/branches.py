@@ -11,7 +11,7 @@ from lakeplan.values.settings import BranchFacts
 
 NOTHING_STAGED = ""
 """The fingerprint of no uncommitted changes."""
-NEVER_OBSERVED = "first seen now: its age counts from the next `lakeplan branches run`"
+NEVER_OBSERVED = "first seen now: its age is counted from the next `lakeplan branches run`"
 """The note of a branch that is observed for the first time."""
 
 

@@ -85,7 +85,9 @@ def parse_cron(text: str) -> Cron:
     """Return the parsed line. Raises ValueError with a message for people."""
     parts = _WORDS.get(text.strip().lower(), text).split()
     if len(parts) != len(_FIELDS):
-        raise ValueError(f"{text!r} is not a cron expression of five fields such as '0 * * * *'")
+        raise ValueError(
+            f"{text!r} is not a valid cron expression: it must have five fields, for example '0 * * * *'"
+        )
     minutes, hours, days, months, weekdays = (
         _field(part, *field) for part, field in zip(parts, _FIELDS, strict=True)
     )
@@ -113,7 +115,10 @@ def _field(text: str, name: str, low: int, high: int, words: dict[str, int]) -> 
             first = _number(first_text, name, text, words)
             last = _number(last_text, name, text, words) if dash else (high if slash else first)
         if not (low <= first <= last <= high) or step < 1:
-            raise ValueError(f"the {name} {text!r} of a cron expression is not within {low} to {high}")
+            raise ValueError(
+                f"the {name} field {text!r} of the cron expression is not a valid value or range from"
+                f" {low} to {high}"
+            )
         numbers.update(range(first, last + 1, step))
     return frozenset(numbers)
 
@@ -122,5 +127,5 @@ def _number(text: str, name: str, field: str, words: dict[str, int]) -> int:
     if text.lower() in words:
         return words[text.lower()]
     if not (text.isascii() and text.isdecimal() and len(text) <= 4):
-        raise ValueError(f"the {name} {field!r} of a cron expression cannot be read")
+        raise ValueError(f"the {name} field {field!r} of the cron expression is not valid")
     return int(text)

@@ -131,41 +131,47 @@ class Safety:
         30,
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Gate expired-objects: objects that would newly expire, as a share of those kept now.",
+        help="Threshold of the expired-objects gate: the maximum share of the currently kept objects that"
+        " may newly expire.",
     )
     max_expired_bytes: int | None = setting(
         or_unlimited(BYTES),
         "5TB",
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Gate expired-bytes: bytes that would newly expire.",
+        help="Threshold of the expired-bytes gate: the maximum number of bytes that may newly expire.",
     )
     max_deleted_branches: int | None = setting(
         or_unlimited(COUNT),
         20,
         stricter=LESS,
-        help="Gate deleted-branches: branches that policies would delete.",
+        help="Threshold of the deleted-branches gate: the maximum number of branches that policies may"
+        " delete.",
     )
     protected_tags: tuple[str, ...] = setting(
         TAG_GLOBS,
         ["v*"],
         stricter=ALL_OF_BOTH,
-        help="Globs of tags whose data a sweep keeps. The gate tag-loss covers every tag.",
+        help="Glob patterns for tags whose data a sweep keeps. The tag-loss gate covers every tag,"
+        " whatever the patterns.",
     )
     on_tag_loss: Literal["ignore", "warn", "fail"] = setting(
         words("ignore", "warn", "fail"),
         "fail",
         stricter=POLICY,
-        help="Gate tag-loss: what happens if a tag would lose data.",
+        help="What the tag-loss gate does if a tag would lose data.",
     )
     on_server_divergence: Literal["ignore", "warn", "fail"] = setting(
         words("ignore", "warn", "fail"),
         "warn",
         stricter=POLICY,
-        help="Gate at-risk: what happens if the server would delete objects that the documented rule keeps.",
+        help="What the at-risk gate does if the server would delete objects that the documented rule keeps.",
     )
     impact_tolerance_percent: float = setting(
-        PERCENT, 10, stricter=LESS, help="How far an apply may exceed the deletions that were reviewed."
+        PERCENT,
+        10,
+        stricter=LESS,
+        help="Percentage by which the deletions of an apply may exceed the reviewed ones.",
     )
     max_plan_age_seconds: int = setting(
         DURATION, "7d", stricter=LESS, help="Refuse to apply a plan file that is older than this."

@@ -71,7 +71,7 @@ def format_problem(document: object, expected: str) -> str:
         return "it is not a lakeplan document"
     if name.partition("/")[0] == expected.partition("/")[0]:
         return f"its format is {name[:60]}, but this version of lakeplan reads {expected}"
-    return f"it is a different lakeplan document, {name[:60]}"
+    return f"it is a different kind of lakeplan document: {name[:60]}"
 
 
 def error_rows(errors: Mapping[str, LakeplanError]) -> dict[str, ErrorRow]:

@@ -29,7 +29,7 @@ class Gate:
 
 EXPIRED_OBJECTS = Gate(
     "expired-objects",
-    "more than this share of the kept objects would newly expire",
+    "the share of the currently kept objects that would newly expire exceeds the threshold",
     refuses=(PLANS, SWEEPS),
     settings=("safety.max_expired_objects_percent",),
     unit="percent",
@@ -37,7 +37,7 @@ EXPIRED_OBJECTS = Gate(
 )
 EXPIRED_BYTES = Gate(
     "expired-bytes",
-    "more than this many bytes would newly expire",
+    "the number of bytes that would newly expire exceeds the threshold",
     refuses=(PLANS, SWEEPS),
     settings=("safety.max_expired_bytes",),
     unit="bytes",
@@ -61,24 +61,24 @@ AT_RISK = Gate(
 ADOPTION = Gate("adoption", "a glob newly matches a repository")
 CLEAR = Gate("clear", "the plan would remove all rules or policies of a repository")
 UNKNOWN_IMPACT = Gate(
-    "unknown-impact", "the data that would expire is unknown, or the plan sets object rules"
+    "unknown-impact", "it is unknown which data would expire, or the plan adds or changes object rules"
 )
 CHECK = Gate(
     "check",
-    "a check of the tree refuses the plan, fails, or did not run on the plan that is being applied",
+    "one of the tree's checks refuses the plan, fails, or did not run on the plan that is being applied",
     settings=("checks",),
 )
 UNMANAGED = Gate(
     "unmanaged",
-    "the servers have repositories without an entry",
+    "the servers have repositories without an entry in the tree",
     settings=("unmanaged",),
     unit="repositories",
     max_ends="",
 )
 DELETED_BRANCHES = Gate(
     "deleted-branches",
-    "policies would delete more branches than this, either newly by the server's own job or in one"
-    " `branches run`",
+    "the number of branches that policies would delete, either newly by the server's own job or in one"
+    " `branches run`, exceeds the threshold",
     refuses=(PLANS, BRANCH_RUNS),
     settings=("safety.max_deleted_branches",),
     unit="branches",
@@ -86,14 +86,14 @@ DELETED_BRANCHES = Gate(
 )
 HELD_BRANCH = Gate(
     "held-branch",
-    "a server's own policies would delete a branch that a hold names, or whose deletion would make held data"
-    " unreachable",
+    "a server's own policies would delete a branch that is named in a hold, or a branch whose deletion"
+    " would make held data unreachable",
     settings=("holds",),
     unit="branches",
 )
 PINS = Gate(
     "pins",
-    "a repository would have more than this many pins",
+    "the number of pins in a repository would exceed the threshold",
     settings=("pins.max",),
     unit="pins",
     max_ends="",
@@ -107,7 +107,7 @@ MIN_AGE = Gate(
 )
 SWEEP_LIMIT = Gate(
     "sweep-limit",
-    "a mark would delete more than one sweep is allowed to",
+    "a mark contains more objects or bytes than one sweep may delete",
     refuses=(SWEEPS,),
     settings=("sweep.max_objects", "sweep.max_bytes"),
 )

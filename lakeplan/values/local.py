@@ -79,7 +79,7 @@ def _write_errors(path: Path) -> Iterator[None]:
         raise LakeplanError(
             f"cannot write: {getattr(error, 'strerror', None) or error}",
             where=str(path),
-            hint="Name a file in an existing folder.",
+            hint="Specify a file in an existing folder.",
         ) from None
 
 
@@ -99,7 +99,7 @@ def refuse_links(path: Path, below: Path | None = None) -> None:
             raise LakeplanError(
                 f"{part} is a symbolic link, and lakeplan does not follow links when it writes output",
                 where=str(path),
-                hint="Name a file in a folder that is not a link, or use an absolute path outside this"
+                hint="Specify a file in a folder that is not a link, or use an absolute path outside this"
                 " folder.",
             )
 

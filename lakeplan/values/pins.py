@@ -14,7 +14,7 @@ PREFIX = "lakeplan-pin-"
 DIGITS = 12
 """The number of digits of the commit id in a pin's name."""
 MOST_PINS = 1_000
-NAME_TAKEN = "the name is taken"
+NAME_TAKEN = "another branch already has this name"
 HOLD = "hold on "
 """The beginning of the text of a reason that is a hold."""
 ANY_PIN = PREFIX + "[0-9a-f]" * DIGITS
@@ -81,9 +81,9 @@ class PinSettings:
         TAG_GLOBS,
         [],
         stricter=ALL_OF_BOTH,
-        help="Pin the commits of tags that these globs match. Inherited globs are kept.",
+        help="Glob patterns for tags whose commits are pinned. Inherited patterns are kept.",
     )
-    holds: bool = setting(FLAG, False, stricter=ON, help="Pin the commits that holds name.")
+    holds: bool = setting(FLAG, False, stricter=ON, help="Pin the commits that are named in holds.")
     at_risk: bool = setting(
         FLAG,
         False,
@@ -94,7 +94,7 @@ class PinSettings:
         COUNT,
         MOST_PINS,
         stricter=LESS,
-        help="Gate pins: the maximum number of pins in one repository.",
+        help="Threshold of the pins gate: the maximum number of pins in one repository.",
     )
 
 

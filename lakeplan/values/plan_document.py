@@ -114,7 +114,7 @@ def load_plan(text: str, *, where: str, problem: Callable[[Json], str] | None = 
     Raises LakeplanError, which names the file, if the file is incomplete, was edited, is not a plan, or has
     anything that lakeplan does not write. Totals and ETags must match the rest of the document.
     """
-    hint = "Run `lakeplan plan --out FILE` to make it again."
+    hint = "Run `lakeplan plan --out FILE` to create it again."
     try:
         document = parse_json(text, limit=PLAN_BYTES, pairs=without_duplicates)
     except ValueError as error:

@@ -218,4 +218,4 @@ def check_repository(
 
 def _wrong(value: Any, name: str, expected: str) -> WrongShape:
     kind = "null" if value is None else repr(value)[:40]
-    return WrongShape(f"{name or 'the record'} is not {expected} but {kind}")
+    return WrongShape(f"{name or 'the record'} must be {expected}, but is {kind}")

@@ -45,7 +45,7 @@ class BranchSettings:
         BRANCH_GLOBS,
         [],
         stricter=ALL_OF_BOTH,
-        help="Globs of branches that are never deleted. Inherited globs are kept.",
+        help="Glob patterns for branches that are never deleted. Inherited patterns are kept.",
     )
     require_merged: bool = setting(
         FLAG,
@@ -68,7 +68,7 @@ class BranchSettings:
     )
     # Stricter than the server, which lets an administrator delete such a branch.
     keep_protected: bool = setting(
-        FLAG, True, stricter=ON, help="Keep branches that a branch protection rule of the server matches."
+        FLAG, True, stricter=ON, help="Keep branches that match a branch protection rule on the server."
     )
     assume_created: Literal["never", "head_commit"] = setting(
         words("never", "head_commit"),
@@ -81,8 +81,8 @@ class BranchSettings:
         NOTICE_PERIOD,
         "0s",
         stricter=MORE,
-        help="Delete a branch only this long after the repository owner's channel in `notify` accepted a"
-        " notice about it. `0s` deletes without notice.",
+        help="Before deleting a branch, wait this long after the repository owner's channel in `notify`"
+        " has accepted a notice. With `0s`, branches are deleted without notice.",
     )
 
 

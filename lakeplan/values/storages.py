@@ -64,7 +64,7 @@ class StorageKind:
 
 
 AZURE_SUFFIXES = (".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net")
-_IN_A_SERVER = "Write the folder that contains it as file:///…"
+_IN_A_SERVER = "Use the URL of the folder that contains the data, in the form file:///…"
 
 STORAGES = (
     StorageKind(

@@ -121,7 +121,8 @@ class SweepSettings:
         False,
         stricter=OFF,
         since_mark=SinceMark.PERSON,
-        help="`apply --sweep` sweeps without approval if the reviewed plan named every object in the mark.",
+        help="Let `apply --sweep` delete objects without approval if the reviewed plan listed every object"
+        " in the mark.",
     )
     mode: Literal["delete", "quarantine"] = setting(
         words("delete", "quarantine"),
@@ -150,15 +151,15 @@ class SweepSettings:
         AGE,
         "26h",
         stricter=MORE,
-        help="Keep objects whose last commit is this close to its cutoff, because the server's clock and"
-        " time zone may differ. `0s` means no margin.",
+        help="Keep objects whose last commit is this close to its cutoff, to allow for differences between"
+        " the clocks and time zones of the server and of lakeplan. `0s` means no margin.",
     )
     never_committed: Literal["keep", "collect"] = setting(
         words("keep", "collect"),
         "keep",
         stricter=strictest_first("keep", "collect"),
-        help="Objects that were never committed: keep them, or collect those that two inspections found in "
-        "no commit.",
+        help="Whether to keep objects that were never committed, or to collect those that two inspections"
+        " found in no commit.",
     )
     versions: Versions = setting(
         words(Versions.MARKER, Versions.ALL),
@@ -171,21 +172,21 @@ class SweepSettings:
         words("sample", "all"),
         "sample",
         stricter=strictest_first("all", "sample"),
-        help="Check again that a sample of the deleted objects, or all of them, no longer exist.",
+        help="After the deletion, check that the objects no longer exist, for a sample of them or for all.",
     )
     max_objects: int = setting(
         COUNT,
         10_000_000,
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Gate sweep-limit: the maximum number of objects that one sweep may delete.",
+        help="Threshold of the sweep-limit gate: the maximum number of objects that one sweep may delete.",
     )
     max_bytes: int = setting(
         BYTES,
         "50TB",
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Gate sweep-limit: the maximum number of bytes that one sweep may delete.",
+        help="Threshold of the sweep-limit gate: the maximum number of bytes that one sweep may delete.",
     )
     rate: int | None = setting(
         RATE,

@@ -21,7 +21,9 @@ def parse_duration(text: str) -> int:
     """Return the seconds of ``7d`` or ``1w3d12h`` (lakefs/branch-lifecycle.md). Raises ValueError, including
     for 0."""
     if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} is not a duration such as 7d or 1w3d12h (s, m, h, d, w)")
+        raise ValueError(
+            f"{text!r} is not a valid duration: use the units s, m, h, d and w, for example 7d or 1w3d12h"
+        )
     seconds = sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"[0-9]+[smhdw]", text))
     if seconds == 0:
         raise ValueError("a duration must be more than zero")
@@ -52,7 +54,10 @@ def parse_bytes(value: int | str) -> int:
         return value
     match = _BYTES.fullmatch(value)
     if not match:
-        raise ValueError(f"{value!r} is not a number of bytes such as 500GB or 5TiB")
+        raise ValueError(
+            f"{value!r} is not a valid number of bytes: use a number with or without a unit, for example"
+            " 500GB or 5TiB"
+        )
     number, unit, binary = match.groups()
     factor = (1024 if binary else 1000) ** _POWERS.get(unit, 0)
     return int(Decimal(number) * factor)
@@ -63,7 +68,9 @@ def parse_percent(value: float | str) -> float:
     if isinstance(value, str):
         match = _PERCENT.fullmatch(value)
         if not match:
-            raise ValueError(f"{value!r} is not a percentage such as 30 or 30%")
+            raise ValueError(
+                f"{value!r} is not a valid percentage: use a number with or without %, for example 30 or 30%"
+            )
         value = float(match.group(1))
     if not 0 <= value <= 100:
         raise ValueError("a percentage must be from 0 to 100")
@@ -79,7 +86,10 @@ def parse_price(value: float | str) -> tuple[float, str]:
         return abs(float(value)), ""
     match = _PRICE.fullmatch(value)
     if not match:
-        raise ValueError(f"{value!r} is not a price such as 0.023 or 0.023 USD")
+        raise ValueError(
+            f"{value!r} is not a valid price: use an amount with or without a currency, for example 0.023"
+            " or 0.023 USD"
+        )
     return float(match.group(1)), match.group(2) or ""
 
 
@@ -93,11 +103,11 @@ def parse_count(value: int | str) -> int:
 
 def parse_date(text: str) -> date:
     if not _DATE.fullmatch(text):
-        raise ValueError(f"{text!r} is not a date such as 2027-01-01")
+        raise ValueError(f"{text!r} is not a valid date: use the form YYYY-MM-DD, for example 2027-01-01")
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text} is not a valid date") from None
+        raise ValueError(f"{text} is not a date in the calendar") from None
 
 
 def parse_amount(value: float | str) -> float:

@@ -228,7 +228,9 @@ def _decoded_parts(path: str) -> tuple[str, ...]:
 def _plain_parts(path: str) -> tuple[str, ...]:
     for character in "%?#":
         if character in path:
-            raise BadUrl(f"{character!r} in the path means different things to different programs")
+            raise BadUrl(
+                f"the path contains {character!r}, which different programs interpret in different ways"
+            )
     parts = tuple(_without_end(path.split("/")))
     _check_parts(parts)
     return parts

@@ -79,7 +79,10 @@ class DescribeASyncThatCannotFinish:
         world.api.call("DELETE", f"{PATH}/branches/{pinned}")
         world.api.call("POST", f"{PATH}/branches", json={"name": pinned, "source": commits[0]})
         world.api.set_rules(REPOSITORY, 7)
-        assert f"commit {commits[1]} cannot be pinned, because the name is taken" in self.failed(world)
+        assert (
+            f"commit {commits[1]} cannot be pinned, because another branch already has this name"
+            in self.failed(world)
+        )
 
     def it_says_that_another_branch_has_a_rule_of_no_days(self, world, pinned):
         world.api.branch(REPOSITORY, "dev")

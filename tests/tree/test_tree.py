@@ -380,7 +380,7 @@ class DescribeOverrides:
             ("{repository: data-a, gate: clear, reason: r}", "the key expires is missing"),
             (
                 "{repository: data-a, gate: clear, reason: r, expires: 2027-02-30}",
-                "not a valid date",
+                "is not a date in the calendar",
             ),
             (
                 "{repository: data-a, gate: clear, reason: r, max: lots, expires: 2027-01-01}",
