@@ -110,7 +110,7 @@ def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
     """
     servers = loaded.servers_of(repository)
     if len(servers) != 1:
-        several = f"{repository!r} is on several servers: {', '.join(servers)}"
+        several = f"repository {repository!r} is on several servers: {', '.join(servers)}"
         message = several if servers else f"the tree has no entry for {repository!r}"
         raise UsageError(message, hint="Use a name, or server/name.")
     name = repository.rpartition("/")[2]
@@ -234,9 +234,9 @@ def _with_objects(plan: Plan, path: Path) -> Plan:
     except (OSError, ValueError) as error:
         reason = why_unreadable(error) if isinstance(error, (OSError, TooLarge)) else str(error)
         raise LakeplanError(
-            f"cannot use the objects of the plan: {reason}",
+            f"cannot use the objects file of the plan: {reason}",
             where=str(path),
-            hint="Keep the two files of one `lakeplan plan --format json --out FILE` together.",
+            hint="Keep the two files written by one `lakeplan plan --format json --out FILE` together.",
         ) from None
 
 

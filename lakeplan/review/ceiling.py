@@ -88,15 +88,18 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
         reasons.append("the rules that would be written differ from the reviewed ones")
     left_out = _left_out(live)
     if left_out:
-        reasons.append(f"its list of branches lacks {left_out}, which have longer retention on the server")
+        reasons.append(
+            "the plan omits branches that have rules on the server, and whose patterns give them longer"
+            f" retention: {left_out}"
+        )
     if (
         reviewed.managed
         and check_etag
         and live.before_etag not in (reviewed.before_etag, reviewed.after_etag)
     ):
         reasons.append(
-            f"the rules on the server changed: their ETag is {live.before_etag[:12]}, but the plan has"
-            f" {reviewed.before_etag[:12]} ({explain_rules(reviewed.before, live.before)})"
+            f"the rules on the server have changed: their ETag is {live.before_etag[:12]}, but the plan"
+            f" recorded {reviewed.before_etag[:12]} ({explain_rules(reviewed.before, live.before)})"
         )
     now = {setting.kind: setting for setting in live.settings}
     for setting in reviewed.settings:
@@ -135,7 +138,7 @@ def outside(
     texts = growth(reviewed, live, replace(safety, impact_tolerance_percent=0), age=age, now=now)
     more = sorted(_written(live) - _written(reviewed))
     if more:
-        texts.append(f"its {' and '.join(more)} would be written, but the plan did not write them")
+        texts.append(f"its {' and '.join(more)} would be written, but the reviewed plan did not include that")
     if longer := _given_longer(reviewed, live):
         texts.append(
             f"retention was lengthened after the plan was made, and this apply would undo that: {longer}"
@@ -181,7 +184,8 @@ def _of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None, now: date
     moved = [f.branch_id for f in live.fates if f.newly(now) and (f.branch_id, f.commit_id) not in heads]
     if moved:
         texts.append(
-            f"branches that would be deleted have moved to other commits: {', '.join(sorted(moved)[:5])}"
+            "branches that would be deleted now point to commits that were not reviewed:"
+            f" {', '.join(sorted(moved)[:5])}"
         )
     return texts
 
@@ -222,7 +226,7 @@ def _setting_reasons(reviewed: SettingPlans, live: SettingPlans, *, check_etag: 
     if live.server_etag == reviewed.server_etag and same_setting(live.before, reviewed.before):
         return []
     changed = what_changed(reviewed.before, live.before)
-    return [f"the {what} on the server changed: {changed}"]
+    return [f"the {what} on the server have changed: {changed}"]
 
 
 def is_done(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
@@ -272,7 +276,7 @@ def growth(
 
 
 def _more(value: int, noun: str, what: str, ceiling: int) -> str:
-    return f"{count_of(value, noun)} {what}, but the reviewed plan has {ceiling:,}"
+    return f"{count_of(value, noun)} {what}, but the reviewed plan shows {ceiling:,}"
 
 
 def _new_tags(reviewed: RepositoryPlan, live: RepositoryPlan) -> list[str]:
@@ -318,9 +322,7 @@ def _not_named(
         return []
     named = shown.read() if shown is not None else None
     if named is None:
-        return [
-            f"the plan does not list the {noun}s that expire, or the file {OBJECTS_FILE} is not beside it"
-        ]
+        return [f"the plan does not list the {noun}s that expire, or its file {OBJECTS_FILE} is missing"]
     either = bits[0] if age <= DAY else bits[0] | bits[1]
     others, known = named.lacks(current.of(bits[0]), either), named.count(either)
     if others <= known * safety.impact_tolerance_percent / 100:

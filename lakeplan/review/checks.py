@@ -152,7 +152,7 @@ def run(check: Check, given: bytes, place: Place, path: str) -> list[Finding]:
     findings = parse_findings(out)
     if process.returncode and not any(f.level == _REFUSE for f in findings):
         why = _line(err.decode("utf-8", "replace").strip().rpartition("\n")[2])
-        how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit {process.returncode}"
+        how = f"signal {-process.returncode}" if process.returncode < 0 else f"exit code {process.returncode}"
         findings.append(Finding(_REFUSE, f"failed with {how}{': ' if why else ''}{why}"))
     return findings
 
@@ -186,7 +186,7 @@ def _command(check: Check, place: Place, path: str) -> list[str]:
     if not os.path.isabs(name) and not _is_below(program, place.folder):
         raise _Failed(f"{name} leads out of the tree")
     if not os.access(program, os.X_OK) or not os.path.isfile(program):
-        raise _Failed(f"{name} is not an executable file of the tree")
+        raise _Failed(f"{name} is not an executable file in the tree")
     return [program, *arguments]
 
 

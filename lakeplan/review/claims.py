@@ -55,7 +55,7 @@ def check_claims(metadata: Mapping[str, str], tree: str, where: str) -> None:
         f" claim --take {shlex.quote(where)}`."
     )
     if not tree:
-        hint += " If this is that tree, add its name to lakeplan.yaml (`name: …`)."
+        hint += " If this is the same tree, add its name to lakeplan.yaml (`name: …`)."
     raise GateRefused(f"another tree manages this repository: {shown}", where=where, hint=hint)
 
 
@@ -72,7 +72,7 @@ def claim(repository: str, where: str, tree: str, server: ClaimServer, run: Run)
     metadata = read_back(lambda: server.reader.metadata(repository), lambda answer: key in answer, run.sleep)
     if key not in metadata:
         raise LakeplanError(
-            "the server does not return the claim of this tree that was just recorded",
+            "the server does not return the claim that was just recorded for this tree",
             where=where,
             hint="Run the command again. If the error persists, check the server's log.",
         )
@@ -100,8 +100,8 @@ def claim_all(
     if not problems:
         return ""
     more = f", and {len(problems) - 3:,} more" if len(problems) > 3 else ""
-    unclaimed = count_of(len(problems), "repository is", "repositories are")
-    return f"{unclaimed} not claimed for this tree: {'; '.join(problems[:3])}{more}"
+    unclaimed = count_of(len(problems), "repository")
+    return f"{unclaimed} could not be claimed for this tree: {'; '.join(problems[:3])}{more}"
 
 
 def take(repository: str, tree: str, server: ClaimServer, run: Run) -> tuple[str, ...]:

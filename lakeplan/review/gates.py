@@ -86,10 +86,10 @@ class GateOverrides:
             similar = dict.fromkeys(known[name] for name in get_close_matches(named, known))
             hint = " or ".join(f"--allow {key}={gate}" for key in similar)
             raise UsageError(
-                f"--allow {flag}: {named} is not among the repositories of this run",
+                f"--allow {flag}: repository {named} is not in this run",
                 hint=f"Did you mean {hint}?"
                 if similar
-                else "Name a repository of this run, or remove the option.",
+                else "Use a repository that is in this run, or remove the option.",
             )
 
     def decide(self, refused: GateResult, repository: Named | None) -> GateResult:
@@ -103,7 +103,7 @@ class GateOverrides:
                 return replace(refused, outcome=GateOutcome.OVERRIDDEN, opens_with=text)
         scope = "" if repository is not None else ' (repository: "*")'
         flag = self._flags(refused.gate, repository)[0]
-        text = f"overrides{scope} in the tree, or --allow {flag} at a terminal"
+        text = f"an entry under overrides{scope} in the tree, or --allow {flag} at a terminal"
         return replace(refused, outcome=GateOutcome.REFUSED, opens_with=text)
 
     def decide_each(self, judged: Iterable[GateResult], repository: Named | None) -> tuple[GateResult, ...]:
@@ -312,11 +312,11 @@ def _adoption(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
 
 def _clear(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
     if plan.action is Action.CLEAR:
-        text = "all GC rules are removed; without rules, no collector runs and no storage is reclaimed"
+        text = "all GC rules would be removed; without rules, no collector runs and no storage is reclaimed"
         yield Verdict(GateOutcome.REFUSED, text)
     for setting in plan.settings:
         if setting.action is Action.CLEAR:
-            yield Verdict(GateOutcome.REFUSED, f"all {setting.kind.label} are removed from the server")
+            yield Verdict(GateOutcome.REFUSED, f"all {setting.kind.label} would be removed from the server")
 
 
 def _unknown_impact(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
@@ -387,7 +387,7 @@ def _tags_lost_by_branch_run(going: list[BranchRow], safety: Safety) -> Iterator
     if tags and safety.on_tag_loss != "ignore":
         text = (
             f"{_tags(tags)} ({first_names(tags)}) may lose data once `lakeplan branches run` deletes"
-            f" {first_names([row.branch_id for row in at_stake])}, because a tag keeps no data"
+            f" {first_names([row.branch_id for row in at_stake])}, because a tag does not keep data"
         )
         yield Verdict(_by_policy(safety.on_tag_loss), text, len(tags), 0)
 

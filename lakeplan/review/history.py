@@ -201,7 +201,9 @@ def find_change(state: StateReader, name: str) -> RunRecord:
         run = _read(state, run_id)
         if any(step.replaced_any for step in run.steps):
             return run
-    raise UsageError("no recorded run replaced anything", hint="Run `lakeplan history` to list the runs.")
+    raise UsageError(
+        "no recorded run replaced any rules or policies", hint="Run `lakeplan history` to list the runs."
+    )
 
 
 def with_retried(state: StateReader, run: RunRecord) -> RunRecord:

@@ -86,7 +86,8 @@ TREE = (
         "state.url",
         "state_url",
         unordered(
-            "the state records which repositories were applied, and a gate refuses others that globs match"
+            "the state records which repositories were applied, and a gate refuses any other repository"
+            " that a glob matches"
         ),
     ),
     Setting(
@@ -100,7 +101,7 @@ TREE = (
     Setting(
         "name",
         "name",
-        unordered("repositories that a tree with the new name has claimed count as this tree's"),
+        unordered("repositories claimed by a tree with the new name count as repositories of this tree"),
     ),
     Setting("approvers", "approvers", unordered("different people could approve marks by a comment")),
 )

@@ -34,7 +34,7 @@ class Webhooks:
         try:
             response = within(seconds, lambda: _post(url, payload, id, seconds))
         except (TooSlow, TooLarge):
-            return Answer("the response exceeded the limits", maybe=True, again=True)
+            return Answer("the webhook's response was too slow or too large", maybe=True, again=True)
         except requests.exceptions.SSLError:
             return Answer("TLS failed")
         except requests.RequestException as error:

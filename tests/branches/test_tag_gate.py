@@ -66,7 +66,7 @@ class DescribeTags:
         assert tagged.ends(options=named)["feature-1"] == "deleted"
 
     def it_refuses_to_run_for_one_that_is_not_in_the_run(self, tagged):
-        with pytest.raises(UsageError, match="prod/analytic is not among") as caught:
+        with pytest.raises(UsageError, match="prod/analytic is not in this run") as caught:
             tagged.run(options={"allowed": frozenset({"prod/analytic=tag-loss"})})
         assert "--allow prod/analytics=tag-loss" in caught.value.hint
         assert "feature-1" in tagged.lakefs.branches

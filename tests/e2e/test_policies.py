@@ -247,7 +247,7 @@ class DescribeBranchesThatGo:
         clock.days_ago = 0
         refused = enterprise.lakeplan("apply", planned)
         assert refused.code == 4, refused.out + refused.err
-        assert "2 branches would be deleted, but the reviewed plan has 1" in " ".join(refused.err.split())
+        assert "2 branches would be deleted, but the reviewed plan shows 1" in " ".join(refused.err.split())
 
 
 class DescribeOrderAndClear:

@@ -111,7 +111,7 @@ def it_applies_what_a_hand_on_the_server_made_stale_and_says_so(world, server):
     applied = world.lakeplan("apply", plan, "--replan", "--format", "json")
     assert applied.code == 0, applied.err
     assert applied.json["end"] == "applied"
-    assert "the rules on the server changed" in applied.json["planned_again"][0]
+    assert "the rules on the server have changed" in applied.json["planned_again"][0]
     # Planned again over the branches that there are: the new one has its days.
     assert world.api.rules(NAME) == {"*": 20, "main": 30, "release-7": 60}
     world.api.set_rules(NAME, 300)

@@ -96,7 +96,7 @@ class DescribePolicies:
         self.put(world, {"name_patterns": ["other-*"], "max_age": 3 * DAY, "id": "other"})
         refused = world.lakeplan("apply", plan, "--replan")
         assert refused.code == 5, refused.out
-        assert "have moved to other commits: feature-1" in refused.err
+        assert "now point to commits that were not reviewed: feature-1" in refused.err
 
     def it_asks_when_somebody_let_a_policy_wait_longer(self, enterprise):
         """No branch goes at once; in four days one that was saved would."""

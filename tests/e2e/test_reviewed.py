@@ -263,7 +263,7 @@ def it_refuses_a_refresh_by_which_the_server_would_lose_more(world):
     world.api.branch(name, "keep-1", first)
     refused = world.lakeplan("apply", plan, "--no-simulate", "--refresh-patterns")
     assert refused.code == 4, refused.out + refused.err
-    assert "1 commit would expire, but the reviewed plan has 0" in refused.err
+    assert "1 commit would expire, but the reviewed plan shows 0" in refused.err
     assert world.api.rules(name) == {"*": 365}
     assert world.lakeplan("apply", plan, "--no-simulate").code == 0
     assert world.api.rules(name) == {"*": 3, "feature": 7}

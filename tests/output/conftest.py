@@ -167,7 +167,7 @@ def full_plan() -> Plan:
                 1,
                 0,
                 "tags",
-                "overrides in the tree, or --allow tag-loss at a terminal",
+                "an entry under overrides in the tree, or --allow tag-loss at a terminal",
             ),
             GateResult(
                 "at-risk",
@@ -207,7 +207,7 @@ def full_plan() -> Plan:
                 "prod/raw-landing-zone-eu-central",
                 GateOutcome.REFUSED,
                 "it is unknown which objects would expire: data/3f9a…: the block checksum is wrong",
-                opens_with="overrides in the tree, or --allow unknown-impact at a terminal",
+                opens_with="an entry under overrides in the tree, or --allow unknown-impact at a terminal",
             ),
         ),
     )
@@ -226,7 +226,7 @@ def full_plan() -> Plan:
                 "clear",
                 "prod/scratch",
                 GateOutcome.ALLOWED,
-                "all GC rules are removed; without rules, no collector runs and no storage is reclaimed",
+                "all GC rules would be removed; without rules, no collector runs and no storage is reclaimed",
                 opens_with="--allow clear",
             ),
         ),

@@ -136,8 +136,12 @@ class DescribeWhatIsSaidOfAStalePlan:
         first, second, third, fourth = self.said(repository(), live)
         assert first == "its configuration in the tree differs from the reviewed one"
         assert second == "the rules that would be written differ from the reviewed ones"
-        assert third == "its list of branches lacks a, which have longer retention on the server"
-        assert fourth.startswith("the rules on the server changed: their ETag is ")
+        assert (
+            third
+            == "the plan omits branches that have rules on the server, and whose patterns give them longer"
+            " retention: a"
+        )
+        assert fourth.startswith("the rules on the server have changed: their ETag is ")
         assert live.before_etag[:12] in fourth
         assert repository().before_etag[:12] in fourth
 
@@ -158,7 +162,11 @@ class DescribeWhatIsSaidOfAStalePlan:
         before = GcRules(30, dict.fromkeys(names, 90))
         live = repository(before=before, unexpanded=dict.fromkeys(names, 90))
         (found,) = self.said(repository(before=before), live)
-        assert found == "its list of branches lacks a, b, c, d, e, which have longer retention on the server"
+        assert (
+            found
+            == "the plan omits branches that have rules on the server, and whose patterns give them longer"
+            " retention: a, b, c, d, e"
+        )
 
     def it_says_so_when_the_tree_begins_or_ends_to_manage_rules(self):
         unmanaged = repository(managed=False, action=Action.NONE)
@@ -208,7 +216,7 @@ class DescribeStalePolicies:
     def it_refuses_a_change_on_the_server_unless_it_is_forced(self, before, etag):
         live = with_policies(before=before, etag=etag)
         (found,) = self.said(live)
-        assert found.startswith("the branch lifecycle policies on the server changed: ")
+        assert found.startswith("the branch lifecycle policies on the server have changed: ")
         changed = what_changed((WEEKLY,), (before,))
         assert found.endswith(f": {changed}")
         assert self.said(live, check_etag=False) == []
@@ -238,9 +246,9 @@ class DescribeGrowth:
 
     def it_says_by_how_much(self):
         assert self.grows(impact(1000, 50), impact(1200, 60, risk=3)) == [
-            "1,200 objects would expire, but the reviewed plan has 1,000",
-            "60 bytes would expire, but the reviewed plan has 50",
-            "3 objects would be at risk, but the reviewed plan has 0",
+            "1,200 objects would expire, but the reviewed plan shows 1,000",
+            "60 bytes would expire, but the reviewed plan shows 50",
+            "3 objects would be at risk, but the reviewed plan shows 0",
         ]
 
     def it_takes_the_tolerance_that_the_tree_sets(self):
@@ -256,7 +264,7 @@ class DescribeGrowth:
     def it_has_nothing_to_compare_without_figures_of_now(self):
         assert self.grows(impact(), Impact(ImpactStatus.SIMULATED)) == []
         assert self.grows(Impact(ImpactStatus.SIMULATED), impact(1, 0)) == [
-            "1 object would expire, but the reviewed plan has 0"
+            "1 object would expire, but the reviewed plan shows 0"
         ]
 
     def it_takes_a_figure_that_was_not_measured_for_none(self):
@@ -296,7 +304,7 @@ class DescribeGrowth:
         assert self.grows(reviewed, Impact(ImpactStatus.UNKNOWN, reason="no graph")) == []
         eleven = replace(reviewed, horizons={Horizon.NOW.value: replace(at, commits_expire=11)})
         assert self.grows(reviewed, eleven) == [], "within the tolerance"
-        assert self.grows(reviewed, more) == ["12 commits would expire, but the reviewed plan has 10"]
+        assert self.grows(reviewed, more) == ["12 commits would expire, but the reviewed plan shows 10"]
 
     def it_holds_an_older_plan_against_the_week_it_showed(self):
         reviewed = impact(100, week=200)
@@ -347,7 +355,7 @@ class DescribeGrowth:
         beside = Shown(10_000, "0" * 64)
         for reviewed in (impact(6), impact(6, shown=beside)):
             assert self.grows(reviewed, live) == [
-                "the plan does not list the objects that expire, or the file PLAN.objects is not beside it"
+                "the plan does not list the objects that expire, or its file PLAN.objects is missing"
             ]
         assert self.grows(impact(6), impact(6, shown=beside)) == [], "nobody counted them now"
         assert self.grows(impact(6), impact(6, shown=named({Bit.WEEK: "ab"}))) == [], "none expires now"
@@ -395,9 +403,9 @@ class DescribeGrowth:
 
         assert grows(policies(10), policies(11)) == []
         assert grows(policies(1000), policies(1101)) == [
-            "1,101 branches would be deleted, but the reviewed plan has 1,000"
+            "1,101 branches would be deleted, but the reviewed plan shows 1,000"
         ]
-        assert grows(None, policies(1)) == ["1 branch would be deleted, but the reviewed plan has 0"]
+        assert grows(None, policies(1)) == ["1 branch would be deleted, but the reviewed plan shows 0"]
         assert grows(policies(1), None) == []
         assert grows(None, policies(0)) == []
         assert grows(PoliciesPlan(Action.CHANGE), PoliciesPlan(Action.CHANGE)) == []
@@ -515,7 +523,7 @@ ADDED = SettingChange("q", Action.ADD, {}, {"max_age": "1d"})
 def of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None) -> list[str]:
     reviewed = repository(branch_lifecycle=then)
     found = ceiling.outside(reviewed, repository(branch_lifecycle=live), Safety(), age=HOUR, now=NOW)
-    return [text for text in found if "policies would" in text or "other commits" in text]
+    return [text for text in found if "policies would" in text or "now point to commits" in text]
 
 
 def policies(*changes: SettingChange, fates: tuple[BranchFate, ...] = (), **more: object) -> PoliciesPlan:
@@ -546,7 +554,7 @@ class DescribePoliciesThatAreOtherThanReviewed:
         anyway = replace(TODAY, branch_id="anyway", before_at=AGO)
         reviewed = policies(CHANGED, fates=(TODAY,))
         (found,) = of_policies(reviewed, policies(CHANGED, fates=(moved,)))
-        assert found == "branches that would be deleted have moved to other commits: old"
+        assert found == "branches that would be deleted now point to commits that were not reviewed: old"
         assert of_policies(reviewed, policies(CHANGED, fates=(TODAY, late, anyway))) == []
         names = [replace(TODAY, branch_id=f"b{number}") for number in (6, 1, 2, 3, 4, 5)]
         (found,) = of_policies(reviewed, policies(CHANGED, fates=tuple(names)))
@@ -557,4 +565,4 @@ class DescribePoliciesThatAreOtherThanReviewed:
         assert of_policies(policies(CHANGED), replace(other, action=Action.NONE)) == []
         assert of_policies(policies(CHANGED), None) == []
         (found,) = of_policies(None, other)
-        assert "would be written, but the plan did not write them" in found
+        assert "would be written, but the reviewed plan did not include that" in found

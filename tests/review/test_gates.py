@@ -188,18 +188,18 @@ class DescribeAllow:
             ("prod/analytic=clear", "Did you mean --allow prod/analytics=clear"),
             ("analytcs=clear", "Did you mean --allow prod/analytics=clear"),
             ("dev/analytics=clear", "--allow prod/analytics=clear"),
-            ("nothing-like-it=clear", "Name a repository of this run"),
+            ("nothing-like-it=clear", "Use a repository that is in this run"),
         ],
     )
     def it_has_to_name_a_repository_of_the_run(self, flag, hint):
         overrides = GateOverrides(frozenset({flag, "analytics=clear", "tag-loss"}), (), date(2026, 1, 1))
-        with pytest.raises(UsageError, match=f"--allow {flag}: .* is not among") as caught:
+        with pytest.raises(UsageError, match=f"--allow {flag}: .* is not in this run") as caught:
             overrides.check_named(["prod/analytics", "prod/raw"])
         assert hint in caught.value.hint
 
     def it_ends_at_the_last_sign_of_equality(self):
         overrides = GateOverrides(frozenset({"prod/a=b=clear"}), (), date(2026, 1, 1))
-        with pytest.raises(UsageError, match="--allow prod/a=b=clear: prod/a=b is not among"):
+        with pytest.raises(UsageError, match="--allow prod/a=b=clear: prod/a=b is not in this run"):
             overrides.check_named(["prod/a", "a"])
 
     def it_may_name_any_repository_of_the_run_whether_or_not_a_gate_is_shut_there(self):
@@ -212,7 +212,7 @@ class DescribeAllow:
         overrides = GateOverrides(frozenset({f"{flag}=expired-objects"}), (), date(2026, 1, 1))
         imposter = replace(a_plan(horizon(expire=40)), server="evil", name="prod/a")
         assert outcomes(imposter, overrides=overrides)["expired-objects"] == "refused"
-        with pytest.raises(UsageError, match="is not among"):
+        with pytest.raises(UsageError, match="is not in this run"):
             overrides.check_named(["evil/prod/a"])
         overrides = GateOverrides(frozenset({"evil/prod/a=expired-objects"}), (), date(2026, 1, 1))
         overrides.check_named(["evil/prod/a"])
@@ -334,7 +334,7 @@ class DescribeWhatAGateReports:
             (
                 {"action": Action.CLEAR},
                 "clear",
-                "all GC rules are removed; without rules, no collector runs and no storage is reclaimed",
+                "all GC rules would be removed; without rules, no collector runs and no storage is reclaimed",
             ),
             (
                 {"impact": Impact(ImpactStatus.UNKNOWN, reason="time-out")},
@@ -344,7 +344,7 @@ class DescribeWhatAGateReports:
             (
                 {"branch_lifecycle": PoliciesPlan(Action.CLEAR)},
                 "clear",
-                "all branch lifecycle policies are removed from the server",
+                "all branch lifecycle policies would be removed from the server",
             ),
             (
                 {
@@ -417,7 +417,9 @@ class DescribeWhatAGateReports:
             gates = repository_gates(a_plan(horizon(expire=40), **changes), Safety(), known)
             return next(g.opens_with for g in gates if g.gate == "expired-objects")
 
-        assert said() == ("overrides in the tree, or --allow prod/analytics=expired-objects at a terminal")
+        assert said() == (
+            "an entry under overrides in the tree, or --allow prod/analytics=expired-objects at a terminal"
+        )
         assert said("expired-objects") == "--allow expired-objects"
         both = ("expired-objects", "analytics=expired-objects")
         assert said(*both) == "--allow analytics=expired-objects"
@@ -525,7 +527,8 @@ class DescribeTheWholePlan:
         (gate,) = plan_gates([], Safety(), SHUT, unmanaged=("prod/x",), on_unmanaged="fail")
         assert gate.message == "1 repository on the servers has no entry in the tree"
         assert (
-            gate.opens_with == 'overrides (repository: "*") in the tree, or --allow unmanaged at a terminal'
+            gate.opens_with
+            == 'an entry under overrides (repository: "*") in the tree, or --allow unmanaged at a terminal'
         )
         allowed = GateOverrides(frozenset({"unmanaged"}), (), date(2026, 1, 1))
         (gate,) = plan_gates([], Safety(), allowed, unmanaged=("prod/x",), on_unmanaged="fail")

@@ -150,7 +150,7 @@ class DescribeWritesThatNobodyReviewed:
         policies = PoliciesPlan(Action.CHANGE)
         reviewed = repository(action=Action.NONE, branch_lifecycle=policies)
         (found,) = outside(reviewed, repository(branch_lifecycle=policies))
-        assert found == "its GC rules would be written, but the plan did not write them"
+        assert found == "its GC rules would be written, but the reviewed plan did not include that"
 
     def it_writes_fewer_settings_than_were_reviewed(self):
         assert outside(repository(), repository(action=Action.NONE)) == []

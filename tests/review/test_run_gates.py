@@ -140,7 +140,7 @@ class DescribeTags:
         assert (gate.scope, gate.limit, gate.unit, gate.horizon) == ("prod/analytics", 0, "tags", "now")
         assert gate.message == (
             "3 tags (v1, v2, v3) may lose data once `lakeplan branches run` deletes f-1, f-2,"
-            " because a tag keeps no data"
+            " because a tag does not keep data"
         )
 
     def it_names_five_of_several(self) -> None:

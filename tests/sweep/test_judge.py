@@ -168,7 +168,7 @@ class DescribeTheRecordOfAnApproval:
         assert [one.gate for one in allowed] == ["expired-objects"]
 
     def it_refuses_an_override_for_a_repository_that_is_not_the_marks(self, state: FolderState) -> None:
-        with pytest.raises(UsageError, match="loke is not among the repositories"):
+        with pytest.raises(UsageError, match="loke is not in this run"):
             record(state, overrides=GateOverrides(frozenset({"loke=expired-objects"}), (), TODAY))
         assert state.read(KEY) is None
 

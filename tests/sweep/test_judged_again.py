@@ -242,7 +242,7 @@ class DescribeGatesJudgedAgain:
         world.sweep["max_objects"] = 1
         mark = world.mark()
         world.allowed = frozenset({"prod/repo2=sweep-limit"})
-        with pytest.raises(UsageError, match="prod/repo2 is not among") as caught:
+        with pytest.raises(UsageError, match="prod/repo2 is not in this run") as caught:
             world.approve(mark)
         assert "--allow prod/repo1=sweep-limit" in caught.value.hint
         world.allowed = frozenset({"repo1=sweep-limit"})

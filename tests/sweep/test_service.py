@@ -219,7 +219,7 @@ class DescribeMarking:
     def it_refuses_an_override_of_a_repository_that_is_not_selected(self, case: Case) -> None:
         case.failed = {"dev/x": ServerUnreachable("no answer")}
         case.mark_all(allowing("x=tag-loss", "a=tag-loss"))
-        with pytest.raises(UsageError, match="other is not among"):
+        with pytest.raises(UsageError, match="other is not in this run"):
             case.mark_all(allowing("other=tag-loss"))
 
     def it_refuses_an_override_of_several_repositories_at_once(self, case: Case) -> None:

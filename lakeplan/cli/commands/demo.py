@@ -119,10 +119,7 @@ class Demo:
         self.lakeplan("sandbox", "seed", "history.yaml", "--endpoint", self._endpoint_url)
         self.lakeplan("validate")
 
-        self._say(
-            "What would the tree change, and what would be deleted? A tag would lose data, so a gate"
-            " refuses the plan."
-        )
+        self._say("What would the tree change and delete? A tag would lose data, so a gate refuses the plan.")
         self.lakeplan("plan", expect=REFUSED)
 
         self._say(

@@ -250,7 +250,7 @@ def explain(
     outputs: Annotated[Outputs, options.documents("explain")],
     progress: options.ProgressOptions,
 ) -> int:
-    """Explain why data is kept or deleted: which branch, rule and date decide, and what would change it.
+    """Explain why data is kept or deleted: which branch, rule and date decide this, and what would change it.
 
     WHAT is a path (alone or as REF:PATH), a commit id or at least its first six digits, a branch, a tag, or a
     physical address.

@@ -80,9 +80,13 @@ def up(
         stop = stack.enter_context(stopping(signal.SIGTERM, signal.SIGINT))
         folder = dir if dir is not None else Path(stack.enter_context(tempfile.TemporaryDirectory()))
         handle = stack.enter_context(start_sandbox(folder, port=port, options=options))
-        kept = f"are in {dir}" if dir is not None else "are deleted when it stops (--dir keeps them)"
+        kept = (
+            f"are in {dir}"
+            if dir is not None
+            else ("are deleted when the sandbox stops (use --dir to keep them)")
+        )
         say(stdout(), f"lakeFS sandbox at {handle.endpoint_url}")
-        say(stderr(), f"access key {access_key}; repositories {kept}; press Ctrl-C to stop")
+        say(stderr(), f"The access key is {access_key}. Repositories {kept}. Press Ctrl-C to stop.")
         # A program that waits for this line must get it even if stdout is a pipe.
         sys.stdout.flush()
         stop.wait()

@@ -89,7 +89,11 @@ def _listed(
     ] = None,
     class_: Annotated[
         list[str] | None,
-        option("Only objects of this class, deleted or kept. Repeatable.", "CLASS", names=("--class",)),
+        option(
+            "Only objects of this class, which may contain deleted or kept objects. Repeatable.",
+            "CLASS",
+            names=("--class",),
+        ),
     ] = None,
 ) -> Listed:
     values = {output.class_words(kind.value).replace(" ", "_"): kind.value for kind in MarkClass}

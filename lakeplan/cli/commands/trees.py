@@ -349,8 +349,8 @@ def init(
     source: Annotated[
         str | None,
         option(
-            "Where jobs install lakeplan from: a version, git+https://…@COMMIT, or a path in the"
-            " repository. Default: this version.",
+            "Source from which jobs install lakeplan: a version, git+https://…@COMMIT, or a path in the"
+            " repository. Default: the running version.",
             "SOURCE",
         ),
     ] = None,
