@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cache
@@ -23,6 +22,7 @@ from lakeplan import __version__
 from lakeplan.cli import click
 from lakeplan.cli.commands import PANELS, RENAMED, SHORT_HELP, Commands, hide_types
 from lakeplan.cli.console import forget_redaction, print_error, redacted_message
+from lakeplan.cli.traces import text_of, trace_of
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.values.local import safe_environment, set_environment
 
@@ -120,7 +120,7 @@ def run(arguments: Sequence[str]) -> int:
         # be printed. The code is not 0, because a gate may have refused after the reader exited.
         return ExitCode.ERROR
     except Exception as error:  # noqa: BLE001 - the last resort: people never see a traceback
-        _log.debug("unexpected error\n%s", traceback.format_exc())
+        _log.debug("unexpected error\n%s", trace_of(error))
         if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
             print_error(
                 f"cannot write the output: {error.strerror}",
@@ -128,7 +128,7 @@ def run(arguments: Sequence[str]) -> int:
             )
             return ExitCode.ERROR
         print_error(
-            f"unexpected {type(error).__name__}: {error}",
+            redacted_message(f"unexpected {type(error).__name__}: {text_of(error)}"),
             hint="This is a bug in lakeplan. Run the command again with --log-level debug, and report its"
             " output.",
         )
@@ -177,7 +177,7 @@ def _from_environment(error: click.BadParameter) -> str:
 def _explain(error: LakeplanError) -> None:
     if error.detail:
         _log.debug("%s", error.detail)
-    _log.debug("raised at\n%s", "".join(traceback.format_exception(error)))
+    _log.debug("raised at\n%s", trace_of(error))
     problems = error.problems if isinstance(error, ConfigError) else ()
     print_error(
         redacted_message(error.message),
