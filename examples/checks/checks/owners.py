@@ -1,4 +1,4 @@
-"""A check for lakeplan: refuses repositories without an owner, and warns about much expiring data."""
+"""A check for lakeplan that refuses repositories without an owner, and warns if a lot of data expires."""
 
 import json
 import sys
