@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakeplan.tree.tree import Tree, load_tree
@@ -16,7 +16,7 @@ from lakeplan.tree.yaml import Problem, TreeError
 from lakeplan.values.desired import DesiredRepository, GcDesired
 
 HEAD = "apiVersion: lakeplan/v1\nservers: {prod: {endpoint_url: 'https://x.example.com'}}\n"
-NAMES = ["aaa", "aab", "bbb", "abc"]
+NAMES = ["aaa", "aab", "bbb", "abc", "xab"]
 GLOBS = ["*", "a*", "*b", "aa*", "?bb", "a[ab]*"]
 DAYS = st.integers(1, 9)
 GC = st.fixed_dictionaries(
@@ -38,6 +38,11 @@ ENTRIES = st.dictionaries(st.sampled_from(NAMES + GLOBS), ENTRY, max_size=6)
 PROFILES = st.fixed_dictionaries(
     {"p": st.fixed_dictionaries({"gc": GC}), "q": st.fixed_dictionaries({"gc": GC})}
 )
+LACKING = {
+    **{f"{letter}*": {"gc": {"default_retention_days": 5}} for letter in "abcdefghijk"},
+    "*b": {"gc": {"branches": [{"branch_id": "x", "retention_days": 1}]}},
+}
+"""So many globs overlap that validation does not find that xab lacks its default days."""
 
 
 def load(files: dict[str, str]) -> Tree:
@@ -93,16 +98,19 @@ def it_resolves_the_same_whatever_the_order_of_entries(
 
 @settings(max_examples=150, deadline=None)
 @given(PROFILES, ENTRIES)
+@example({}, LACKING)
 def it_resolves_every_live_repository_of_a_tree_that_validates(
     profiles: object, entries: dict[str, object]
 ) -> None:
-    """What validation lets through never fails later, except where a glob alone lacks its default days."""
+    """A tree that validates never fails later, except where a glob alone lacks its default days."""
     try:
         tree = load(texts(profiles, entries))
     except TreeError:
+        assert entries != LACKING
         return
     found, lacking = resolve(tree)
-    assert all("without default_retention_days" in text for text in lacking)
+    assert lacking or entries != LACKING
+    assert all("gc has no default_retention_days after merging" in text for text in lacking)
     for repository in found:
         assert ("gc" in repository.resolved) == isinstance(repository.gc, GcDesired)
         pointers = set(repository.values)
