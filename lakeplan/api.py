@@ -38,7 +38,7 @@ from lakeplan.stores.open import open_namespace
 from lakeplan.tree.schemas import schema_problem
 from lakeplan.tree.tree import Tree
 from lakeplan.tree.tree import load_tree as load_tree_of
-from lakeplan.values.desired import DesiredRepository, GcDesired
+from lakeplan.values.desired import NAME_HINT, DesiredRepository, GcDesired
 from lakeplan.values.objects import AddressType, Entry, RangeInfo
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.plan_document import load_plan, needs_objects_file, with_objects
@@ -112,7 +112,7 @@ def find_repository(loaded: Tree, repository: str) -> DesiredRepository:
     if len(servers) != 1:
         several = f"repository {repository!r} is on several servers: {', '.join(servers)}"
         message = several if servers else f"the tree has no entry for {repository!r}"
-        raise UsageError(message, hint="Use a name, or server/name.")
+        raise UsageError(message, hint=NAME_HINT)
     name = repository.rpartition("/")[2]
     repository_config = loaded.find(servers[0], name)
     assert repository_config is not None  # an entry names it

@@ -124,7 +124,7 @@ LakectlConfig = Annotated[
     option("lakectl configuration file to read credentials from, for a tree with one server.", "FILE"),
 ]
 ReadOnly = Annotated[
-    bool, option("Send only GET requests. No refs dump is requested, so dangling commits are not seen.")
+    bool, option("Send only GET requests. No refs dump is requested, so dangling commits are omitted.")
 ]
 Master = Annotated[str | None, option("Spark master. Default: local[*].", "URL")]
 SparkConf = Annotated[list[str] | None, option("Spark setting in the form KEY=VALUE. Repeatable.", "K=V")]

@@ -14,7 +14,7 @@ from lakeplan.retention.keepers import reaching
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import NEVER_EXPIRES, NEVER_KEPT, documented_verdict
 from lakeplan.tree.tree import DesiredTree
-from lakeplan.values.desired import Cleared, DesiredRepository, Source
+from lakeplan.values.desired import NAME_HINT, Cleared, DesiredRepository, Source
 from lakeplan.values.rules import GcRules, RulesBody
 
 
@@ -170,7 +170,7 @@ def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
     if not matching:
         raise LakeplanError(
             f"the tree has no entry for {repository!r}",
-            hint="Write NAME or SERVER/NAME of a repository in the tree.",
+            hint=NAME_HINT,
         )
     if len(matching) > 1:
         raise LakeplanError(

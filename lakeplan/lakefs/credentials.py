@@ -329,5 +329,6 @@ def _check_text(credentials: Credentials, where: str) -> None:
 
 def _how(server: str, only_server: bool) -> str:
     key_id, secret = server_variable(server, "ACCESS_KEY_ID"), server_variable(server, "SECRET_ACCESS_KEY")
-    lakectl = ", or configure lakectl." if only_server else ". lakectl's are used only for a single server."
+    not_here = ". Credentials of lakectl are used only for a single server."
+    lakectl = ", or configure lakectl." if only_server else not_here
     return f"Set {key_id} and {secret}{lakectl}"

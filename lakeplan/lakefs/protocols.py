@@ -79,7 +79,7 @@ class LakeFSReader(SettingsReader, StagingReader, Protocol):
         RepositoryNotFound."""
 
     def list_branches(self, repository: str, prefix: str = "") -> Iterator[Branch]:
-        """Yield all branches, also hidden ones, except pins."""
+        """Yield all branches, including hidden ones, but no pins."""
 
     def list_pins(self, repository: str) -> list[LiveBranch]:
         """Return all branches that have the name of a pin, with their hidden flag, sorted by id."""

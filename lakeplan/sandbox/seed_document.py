@@ -222,8 +222,10 @@ class Mapped:
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
     """The nearest known word, or all of them."""
-    near = get_close_matches(name, list(known), 1)
-    return f", did you mean `{near[0]}`?" if near else f": use one of {', '.join(sorted(known))}"
+    words = sorted(known)
+    if near := get_close_matches(name, words, 1):
+        return f", did you mean `{near[0]}`?"
+    return f": use `{words[0]}`" if len(words) == 1 else f": use one of {', '.join(words)}"
 
 
 def sequence(node: yaml.Node | None, path: str, problems: Problems) -> list[yaml.Node]:

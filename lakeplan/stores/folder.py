@@ -40,7 +40,7 @@ UNFINISHED = ".lakeplan-unfinished-"
 
 @contextlib.contextmanager
 def os_errors(where: str) -> Iterator[None]:
-    """Translate errors of the system by the table in ``faults``."""
+    """Translate errors of the operating system by the table in ``faults``."""
     try:
         yield
     except OSError as error:

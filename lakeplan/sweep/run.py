@@ -188,7 +188,7 @@ def _begun(journal: RunJournal, mark: Mark) -> RunJournal:
 def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> SweepEnd:
     """Ends a sweep that cannot continue: its mark is too old, another collector ran, or the state was lost.
     Deletes nothing. Records which objects are gone and how many of those are needed; the others are kept.
-    Raises UsageError for a sweep that was never begun."""
+    Raises UsageError if the sweep has not begun."""
     mark = stored.mark
     approval = read_approval(ports.state, stored)
     lease = site_lease(site, ports.state, run)

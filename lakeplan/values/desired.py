@@ -31,6 +31,8 @@ from lakeplan.values.settings import BranchSettings, ObjectRule, Policy, Setting
 from lakeplan.values.sweep import Hold, SweepSettings
 
 GB = 10**9
+NAME_HINT = "Use a name, or server/name."
+"""Hint of commands that need one repository of the tree."""
 
 
 class PriceRow(TypedDict):

@@ -14,8 +14,8 @@ from lakeplan.api import read_plan
 from lakeplan.cli import options
 from lakeplan.cli.base import PlanChecks
 from lakeplan.cli.command import command
-from lakeplan.cli.commands.plan import RunChecks, print_failures, show_plan
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
+from lakeplan.cli.commands.plan import print_failures, show_plan
 from lakeplan.cli.console import confirm, print_error, redacted_message, require_terminal, say, stderr, stdout
 from lakeplan.cli.formats import JSON, MARKDOWN, RICH, RenderContext
 from lakeplan.cli.git import tree_prefix
@@ -178,7 +178,7 @@ def apply(
             " listed."
         ),
     ] = False,
-    run_checks: RunChecks = False,
+    run_checks: Annotated[bool, option("Run the tree's checks. At a terminal, they always run.")] = False,
     opening: SessionOptions,
     runners: options.RunnerOptions,
     cache: CacheOptions,

@@ -24,7 +24,7 @@ from lakeplan.output.show import render_repository
 from lakeplan.output.text import safe, safe_lines
 from lakeplan.tree.structure import nearest
 from lakeplan.tree.tree import Tree, load_tree
-from lakeplan.values.desired import DesiredRepository, ServerConfig
+from lakeplan.values.desired import NAME_HINT, DesiredRepository, ServerConfig
 
 WIDEST = 60
 """Columns are aligned up to this width."""
@@ -53,7 +53,7 @@ def find_resolved(tree: Tree, repository: str) -> list[DesiredRepository]:
         raise UsageError(
             f"the tree has no entry for {repository!r}",
             where=str(tree.root / "lakeplan.yaml"),
-            hint=f"Did you mean {close}?" if close else "Use a name, or server/name.",
+            hint=f"Did you mean {close}?" if close else NAME_HINT,
         )
     return [r for server in servers if (r := tree.find(server, name)) is not None]
 
