@@ -11,8 +11,8 @@ _HEAD = f"""{GENERATED}
 # Gates
 
 A gate refuses a plan, an apply, a branch run or a sweep that would delete too much, or whose effects are
-unknown. The command then exits with 4. [Concepts](concepts.md#gates) explains how to override a
-gate."""
+unknown. The command then exits with code 4. [Concepts](concepts.md#gates) explains how to
+override a gate."""
 
 
 def gates_page() -> str:
