@@ -45,7 +45,8 @@ def total_words(document: AuditDocument) -> str:
     rows = document["repositories"]
     lost = sum(any(one["severity"] == "data-loss" for one in row["advice"]) for row in rows)
     failed = f", {count(len(document['failed']))} not read" if document["failed"] else ""
-    return f"{count_of(len(rows), 'repository')}, {count(lost)} with data loss or about to lose data{failed}."
+    total = count_of(len(rows), "repository")
+    return f"{total}, {count(lost)} with data that is lost or about to be lost{failed}."
 
 
 def _repository(page: Page, row: AuditedRow) -> None:
@@ -139,7 +140,7 @@ def figures_of(row: AuditedRow) -> Table:
 def _figures(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
     """Return each figure as name, amount and style of the name."""
     next_run, leftovers = row["next_run"], row["leftovers"]
-    figures = [("named by commits" if row["estimated"] else "stored", row["objects"], "")]
+    figures = [("referenced by commits" if row["estimated"] else "stored", row["objects"], "")]
     figures.append(("the next collection would delete", next_run["expired"], ""))
     figures += [
         (name, amount, "bold red")
@@ -157,9 +158,9 @@ def _figures(row: AuditedRow) -> list[tuple[str, AmountRow, str]]:
     if leftovers is not None:
         staged = leftovers["staged"]
         figures.append(("never committed", leftovers["never_committed"], ""))
-        figures += [] if staged is None else [("  staged", staged, "dim")]
+        figures += [] if staged is None else [("  uncommitted", staged, "dim")]
     if row["remnants"] is not None and row["remnants"]["noncurrent"] is not None:
-        more = "" if row["remnants"]["complete"] else ", at least"
+        more = "" if row["remnants"]["complete"] else " (lower bound)"
         figures.append((f"older versions{more}", row["remnants"]["noncurrent"], ""))
     return figures
 
@@ -232,7 +233,7 @@ def audit_markdown(document: AuditDocument) -> str:
 
 # ---- the page
 FOOT = (
-    "lakeplan made this page from an audit. It is a single file that sends no requests and stores nothing."
+    "lakeplan created this page from an audit. It is a single file that sends no requests and stores nothing."
     " Times are in UTC, and sizes are decimal. Tags and rules are shown as they were read. Nothing was"
     " changed."
 )
@@ -243,7 +244,7 @@ NOTHING: AmountRow = {"objects": 0, "size_bytes": 0}
 
 def render_audit_page(document: AuditDocument) -> str:
     """The page as text of an HTML file."""
-    facts = [f"Made at {moment(document['at'])}", *document["servers"].values()]
+    facts = [f"Created at {moment(document['at'])}", *document["servers"].values()]
     about = html.PageFacts("lakeplan audit", document["at"], facts, FOOT)
     failed = html.unread_section(document, "the audit was stopped before", "Continue with --resume.")
     sections = [_summary(document), _advice(document), _repositories(document), failed]

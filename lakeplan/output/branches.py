@@ -246,10 +246,15 @@ def render_follows(page: Page, repository: Following, cost: Money) -> None:
     """Print the data that expires because of all deletions together."""
     if not repository["totals"]:
         return
-    page.line(Cell("Data that then expires, assuming no new commits (upper bounds)", "bold"), indent=2)
+    page.line(
+        Cell("Data that expires after these deletions, assuming no new commits (upper bounds)", "bold"),
+        indent=2,
+    )
     follows_table(repository, cost).print_on(page, indent=4)
     if repository["objects_unknown"]:
-        page.line(Cell(f"the objects are unknown: {repository['objects_unknown']}", "yellow"), indent=4)
+        page.line(
+            Cell(f"the objects that expire are unknown: {repository['objects_unknown']}", "yellow"), indent=4
+        )
 
 
 def follows_table(repository: Following, cost: Money) -> Table:
@@ -271,7 +276,7 @@ def _notes(page: Page, repository: documents.PlannedRepository) -> None:
         for note in branch["notes"]:
             texts.setdefault(note, []).append(branch["branch_id"])
     for text in repository["blind_to"]:
-        texts.setdefault(f"not seen: {text}", [])
+        texts.setdefault(f"not included: {text}", [])
     for text, branches in texts.items():
         lead = f"{names(branches, 5)}: " if branches else ""
         page.hanging(Cell("i", "cyan"), page.join(Cell(lead, "bold"), text), indent=2)

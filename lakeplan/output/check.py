@@ -27,7 +27,7 @@ NAMED_BY: dict[documents.NamedBy, str] = {
     "protected-tag": "protected tag",
     "hold": "hold",
 }
-_HEADERS = ("branch", "commit", "path", "problem", "named by", "last collected by", "copy in")
+_HEADERS = ("branch", "commit", "path", "problem", "referenced by", "last collected by", "copy in")
 _FIGURES = {"checked": "named", "missing": "missing", "other size": "resized"}
 
 
@@ -116,7 +116,7 @@ def _block(page: Page, one: documents.FindingRow, cells: Sequence[str]) -> None:
     places = [f"tags {names(one['tags'], 3)}"] if one["tags"] else []
     places += [f"branches {_branches(one, 3)}"] if one["branches"] else []
     where = page.join("in commit ", commit, "".join(f", {place}" for place in places))
-    lines = [page.join(path), page.join(problem), page.join("named by ", named_by), where]
+    lines = [page.join(path), page.join(problem), page.join("referenced by ", named_by), where]
     lines += [page.join("last collected by ", run)] if run else []
     lines += [page.join("copy in ", copy)] if copy else []
     page.hanging(Cell("x", "bold red"), *lines, indent=2)

@@ -79,7 +79,7 @@ def kept_and_following(repository: Json) -> str:
     if (left := len(stale.rows) - _STALE) > 0:
         body += f"and {count_of(left, 'more stale branch')} in the plan file\n\n"
     body += "".join(f"- {prose(note)}\n" for note in branches["notes"])
-    return folded("kept branches, and data that then expires", body)
+    return folded("kept branches, and data that expires after the deletions", body)
 
 
 def with_losses(fate: Any) -> str:
@@ -358,7 +358,9 @@ def _brief(text: str) -> str:
 def _blocked(document: Json, *, compact: bool) -> str:
     lines = _gates(document, ("refused",), "override with ", compact=compact)
     if compact and lines:
-        lines += "\n**Omitted to fit the comment:** what each gate says. The plan file has everything.\n"
+        lines += (
+            "\n**Omitted to fit the comment:** the messages of the gates. The plan file has everything.\n"
+        )
     return "\n### :no_entry: BLOCKED\n\n" + lines if lines else ""
 
 
@@ -411,7 +413,8 @@ def _tail(document: Json) -> str:
     if document["unmanaged"]:
         count = count_of(len(document["unmanaged"]), "repository")
         notes.append(
-            f"- not managed, because no entry names them: {count}, {_names(document['unmanaged'])}\n"
+            f"- not managed, because no entry in the tree matches them: {count},"
+            f" {_names(document['unmanaged'])}\n"
         )
     more = f"- and {len(notes) - _ROWS:,} more in the plan file\n" if len(notes) > _ROWS else ""
     body = "".join(notes[:_ROWS]) + more

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ID_SHOWN = 12
 NAMES_SHOWN = 10
+_MORE_STARTS = ("more branch or dangling commit", "more branches or dangling commits")
 
 _STATUS = {
     "kept": ("KEPT", "bold green"),
@@ -74,17 +75,17 @@ def render_explain(document: documents.ExplainDocument, console: Console) -> Non
 def _object(page: Page, subject: documents.ObjectSubject) -> None:
     amount = "size unknown" if subject["size_bytes"] is None else size(subject["size_bytes"])
     page.line(Cell(subject["address"], "bold"), f"  {amount}")
-    held_by = ""
+    in_commits = ""
     if subject["commits"]:
-        held_by = f"{count_of(subject['commits'], 'commit')}, {_commit_text(subject['first_commit'])}"
-        held_by += f" to {_commit_text(subject['last_commit'])}" if subject["commits"] > 1 else ""
-    page.facts({"paths": names_of(subject["paths"], subject["path_count"]), "held by": held_by})
+        in_commits = f"{count_of(subject['commits'], 'commit')}, {_commit_text(subject['first_commit'])}"
+        in_commits += f" to {_commit_text(subject['last_commit'])}" if subject["commits"] > 1 else ""
+    page.facts({"paths": names_of(subject["paths"], subject["path_count"]), "in commits": in_commits})
     if subject["only_by_alias"]:
-        page.line("only a full address that may refer to this object holds it", indent=2)
+        page.line("no commit contains it by its own address, but a full address may refer to it", indent=2)
     stored = ""
     if subject["stored"] is not None:
         stored = f"yes, since {moment(subject['stored_at'] or '')}" if subject["stored"] else "no"
-    page.facts({"staged": names(subject["staged"], 5), "in storage": stored})
+    page.facts({"uncommitted": names(subject["staged"], 5), "in storage": stored})
     _protected(page, subject["protected_by"])
     _marks(page, subject)
     for verdict in subject["verdicts"]:
@@ -172,17 +173,17 @@ def _branch(page: Page, subject: documents.BranchSubject) -> None:
         page.line(f"rule: {_rule(verdict, subject['branch'])}", indent=4)
         commits = count_of(verdict["commits"], "commit")
         page.line(
-            f"keeps {commits} ({count(verdict['commits_alone'])} of them alone), from"
-            f" {_commit_text(verdict['oldest_commit'])} on",
+            f"keeps {commits} ({count(verdict['commits_alone'])} of them are kept by no other branch); the"
+            f" oldest is {_commit_text(verdict['oldest_commit'])}",
             indent=4,
         )
         lost = verdict["commits_lost_if_deleted"]
         outcome = (
             f"{count_of(lost, 'commit')} would expire on the server"
             if lost
-            else "no commit expires immediately"
+            else "no commit would expire immediately"
         )
-        page.line(f"if the branch is deleted now, {outcome}", indent=4)
+        page.line(f"if the branch were deleted now, {outcome}", indent=4)
 
 
 def _verdict(page: Page, verdict: documents.Verdict, holders: int) -> None:
@@ -200,9 +201,11 @@ def _verdict(page: Page, verdict: documents.Verdict, holders: int) -> None:
         )
     more = []
     if verdict["reason_count"] > 3:
-        more.append(f"{count_of(verdict['reason_count'] - 3, 'more start')} of walks")
+        more.append(count_of(verdict["reason_count"] - 3, *_MORE_STARTS))
     if holders > 1:
-        kept = f"{count(verdict['commits_kept_by_server'])} of {count(holders)} commits that hold it are kept"
+        kept = (
+            f"{count(verdict['commits_kept_by_server'])} of {count(holders)} commits that contain it are kept"
+        )
         if verdict["commits_kept_documented"] != verdict["commits_kept_by_server"]:
             kept += f" ({count(verdict['commits_kept_documented'])} by the documented rule)"
         more.append(kept)
@@ -274,7 +277,7 @@ def _walk(verdict: documents.Verdict) -> str:
         return text
     at = "there" if stopped["stopped_at"] == verdict["commit_id"] else f"at {_id(stopped['stopped_at'])}"
     first = next((p for p in walk if p["start"] == stopped["stopped_by"] and p not in passes[:1]), None)
-    by = f" (after that of {_named(first)})" if first is not None else ""
+    by = f" (already visited by the walk of {_named(first)})" if first is not None else ""
     return f"{text}; {_walker(stopped)}, which would mark it, comes later and stops {at}{by}"
 
 
@@ -307,10 +310,10 @@ def _remedy(remedy: documents.RemedyRow, bound: str) -> str:
             return f"create a branch at {_id(remedy['commit_id'])}: a HEAD is always kept"
         case "move_head":
             now = remedy["days_now"]
-            later = "then the branch's days count" if now is None else f"it expires {_later(now)}"
-            return f"{branch}: its HEAD contains it; make a commit without it, and {later}"
+            later = "then the branch's retention applies" if now is None else f"it expires {_later(now)}"
+            return f"{branch}: its HEAD contains it; create a commit without it, and {later}"
         case "remove_pin":
-            return f"{branch}: remove the pin from the tree's `pins`, and apply"
+            return f"{branch}: remove the pin from `pins` in the tree, then apply"
         case "too_young":
             return f"{branch}: even a retention of 1 day keeps it today"
         case "set_rules":

@@ -9,7 +9,7 @@ from lakeplan.output import sweep
 from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.report_impact import gates_section
 from lakeplan.output.tables import Table
-from lakeplan.output.text import Money, count, moment, size, volume
+from lakeplan.output.text import Money, moment, size, volume
 from lakeplan.values.simulation import Amount, total_of
 from lakeplan.values.units import count_of
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROWS = 1_000
 FOOT = (
-    "lakeplan made this page from a mark. It is a single file that sends no requests and stores nothing."
+    "lakeplan created this page from a mark. It is a single file that sends no requests and stores nothing."
     " Times are in UTC, and sizes are decimal. Prefixes, ages and last commits are those of the objects that"
     " would be deleted."
 )
@@ -30,7 +30,7 @@ def render_mark_page(document: MarkPageDocument) -> str:
     contents, cost = mark["contents"], Money.of(mark)
     facts = [
         f"Mark {mark['mark_id']} of {mark['server']}/{mark['repository']}",
-        f"made {moment(mark['marked_at'])}",
+        f"created {moment(mark['marked_at'])}",
     ]
     if mark["tree_commit"]:
         facts.append(f"tree commit {mark['tree_commit'][:12]}")
@@ -68,7 +68,7 @@ def _summary(mark: MarkDocument, cost: Money) -> html.Section:
             size(candidates["size_bytes"]),
             f"{count_of(candidates['objects'], 'object')} older than {moment(mark['cutoff'])}",
         ),
-        ("May be swept", moment(mark["sweep_from"]), f"to {moment(mark['sweep_until'])}"),
+        ("Can be swept", moment(mark["sweep_from"]), f"until {moment(mark['sweep_until'])}"),
     ]
     unreadable = ", ".join(sorted(mark["unreadable"])[:5])
     mode = mark["settings"]["mode"]
@@ -116,5 +116,5 @@ def _section(id: str, title: str, figures: Table, more: int = 0) -> html.Section
     if made is None:
         return None
     left = max(len(figures.rows) - ROWS, 0) + more
-    note = el("p", f"{count(left)} more are in the JSON document.", cls="dim") if left else None
+    note = el("p", f"The JSON document has {count_of(left, 'more row')}.", cls="dim") if left else None
     return html.Section(id, title, join([made, note]))

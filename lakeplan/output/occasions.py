@@ -114,8 +114,8 @@ def _mark(mark: MarkDocument, owner_of: Owners) -> Item:
     key, goes = f"{mark['server']}/{mark['repository']}", mark["goes"]
     return Item(
         subject=f"{key} {mark['mark_id']}",
-        text=f"{count_of(goes['objects'], 'object')} ({size(goes['size_bytes'])}) would be deleted, between"
-        f" {moment(mark['sweep_from'])} and {moment(mark['sweep_until'])}",
+        text=f"{count_of(goes['objects'], 'object')} ({size(goes['size_bytes'])}) would be deleted by a sweep"
+        f" between {moment(mark['sweep_from'])} and {moment(mark['sweep_until'])}",
         command=f"lakeplan sweep show {mark['mark_id']}",
         owner=_owner(key, owner_of),
         facts={

@@ -41,7 +41,7 @@ def render_drift(document: DriftDocument, console: Console) -> None:
         _repository(page, repository)
     if document["failures"]:
         compared = document["summary"]["checked"] - document["summary"]["failed"]
-        page.heading("Not compared", "the other repositories were" if compared else "")
+        page.heading("Not compared", "all other repositories were compared" if compared else "")
         for failure in document["failures"]:
             page.failure(Cell(failure["repository"], "bold"), failure["message"], hint=failure["hint"])
     for note in document["notes"]:
@@ -68,7 +68,7 @@ def _render_written(page: Page, document: DriftDocument) -> None:
         for r in document["written"]
     ]
     if rows:
-        page.heading("Written into the tree", "review it, commit it, apply it")
+        page.heading("Written into the tree", "review the changes, commit them, then apply")
         page.table(("", "", "tree", "", "server", "file"), rows, figures=(2, 4))
     if document["not_written"]:
         page.heading("Not written")
@@ -263,7 +263,7 @@ def _tree(run: RunRow) -> str:
 def _followed(run: RunRow) -> str:
     if run["plan_as_of"] is None:
         return ""
-    return f"made {moment(run['plan_as_of'])}, digest {run['plan_digest'][:12]}"
+    return f"created {moment(run['plan_as_of'])}, digest {run['plan_digest'][:12]}"
 
 
 def _entry_of_repository(page: Page, repository: RunRepository) -> None:
@@ -362,7 +362,7 @@ def _what(run: CollectorRunRow) -> str:
     return (
         "deletions reported"
         if run["by"] == "lakeplan"
-        else "marked; the report does not say what was deleted"
+        else "marked; the report does not state what was deleted"
     )
 
 

@@ -118,11 +118,11 @@ def _branches(summary: Json) -> str:
         return f" none to delete, {keep} kept."
     text = f" {count(going)} to be deleted by `lakeplan branches run`, {keep} kept"
     if summary["objects_follow"] is None:
-        return f"{text}; the data that then expires is unknown."
+        return f"{text}; the data that expires as a result is unknown."
     if not summary["objects_follow"]:
-        return f"{text}; no objects then expire."
+        return f"{text}; no objects expire as a result."
     objects = count_of(summary["objects_follow"], "object")
-    return f"{text}; {objects}, {size(summary['bytes_follow'])} then expire."
+    return f"{text}; {objects}, {size(summary['bytes_follow'])} expire as a result."
 
 
 def _impact(summary: Json) -> list[str | Cell]:
@@ -173,11 +173,11 @@ def render_apply(document: ApplyDocument, console: Console) -> None:
         page.warnings(document["planned_again"])
     _left_out(page, document)
     _elsewhere(page, document)
-    others = "the others were applied" if done else "nothing was applied"
+    others = "all other changes were applied" if done else "nothing was applied"
     if any(r["outcome"] == "uncertain" for r in results):
-        others = "others may have been applied"
+        others = "other changes may have been applied"
     _problems(page, "Failed", results, f"{others}; plan again to see the current state")
-    _problems(page, "Uncertain", results, "the server may have stored these; plan again to check")
+    _problems(page, "Uncertain", results, "the server may have stored these changes; plan again to check")
     if document["note"]:
         page.blank()
         page.hanging(Cell("!", "bold red"), document["note"])

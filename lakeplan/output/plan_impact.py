@@ -151,7 +151,7 @@ def render_impact(page: Page, document: Json) -> None:
         page.line("Nothing expires in ", names([key_of(r) for r in quiet], _QUIET_SHOWN), ".")
     if by_rule:
         page.blank()
-        what = ": object lifecycle rules are not simulated, so their expirations are not known in "
+        what = ": object lifecycle rules are not simulated, so their expirations are unknown in "
         page.line(Cell(UNKNOWN, "bold red"), what, names(by_rule, _QUIET_SHOWN), ".")
 
 
@@ -348,7 +348,7 @@ def render_warnings(
         for text in repository["impact"]["blind_to"]:
             if text == STAGED_DATA:
                 continue  # true of every plan, and stated in the heading of the impact
-            texts.setdefault(f"not seen: {text}", []).append(key_of(repository))
+            texts.setdefault(f"not included: {text}", []).append(key_of(repository))
     if not (at_risk or tags or texts):
         return
     page.heading("Warnings")

@@ -113,7 +113,7 @@ def _table(key: str, rows: Sequence[Json]) -> Markup:
         ]
         for r in rows
     ]
-    caption = f"Branches of {key}, those to be deleted first, then the longest idle"
+    caption = f"Branches of {key}: those to be deleted first, then those idle the longest"
     return html.table(caption, headers, shown, figures=(2, 3, 4, 5, 6), sortable=True)
 
 
@@ -155,7 +155,7 @@ def timeline_section(document: Json) -> html.Section | None:
     prices = {key_of(r): Money.of(r) for r in document["repositories"]}
     note = el(
         "p",
-        "The forecast assumes no new commits. Days have 24 hours and count from the time of the plan.",
+        "The forecast assumes no new commits. A day is 24 hours, counted from the time of the plan.",
         cls="dim",
     )
     drawn = [_one_chart(timeline, prices.get(timeline["key"], Money())) for timeline in timelines]
@@ -194,7 +194,9 @@ def _commits(timeline: Json) -> Markup:
     width = (svg.WIDTH - svg.LEFT - svg.RIGHT) / span
     for d in days:
         proposed, stored = d["proposed"] or 0, d["stored"] or 0
-        title = f"{moment(d['until'])}: {proposed:,} under the proposed rules, {stored:,} under the stored"
+        title = (
+            f"{moment(d['until'])}: {proposed:,} under the proposed rules, {stored:,} under the stored rules"
+        )
         parts.append(svg.column(f, d["day"] - 1, width * 0.45, d["stored"] or 0, "bar quiet", title))
         parts.append(svg.column(f, d["day"] - 0.5, width * 0.45, d["proposed"] or 0, "bar loud", title))
         if d["branches"]:
@@ -228,7 +230,7 @@ def _objects(timeline: Json) -> Markup:
     total = f"{size(sum(d['size_bytes'] for d in days))} under the proposed rules"
     drawn = svg.picture(f"Bytes that expire within {span} days", total, parts, _TIMELINE_HEIGHT)
     return html.figure(
-        drawn, "The expirations under the proposed rules come from the forecast of the given curve."
+        drawn, "The expirations under the proposed rules come from the forecast in the curve file."
     )
 
 
@@ -303,10 +305,10 @@ def _counts(graph: Json) -> Markup:
     notes = [f"{count_of(graph['commits'], 'commit')}, read from {graph['source']}."]
     if left:
         notes.append(
-            f"{count(drawn)} are drawn: HEADs, the newest, and those whose verdict changes. {count(left)}"
-            " more are not."
+            f"Drawn: {count(drawn)} (HEADs, the newest commits, and commits whose verdict changes). Not"
+            f" drawn: {count(left)}."
         )
-    notes += [f"Not seen: {words}." for words in graph["blind_to"]]
+    notes += [f"Not included: {words}." for words in graph["blind_to"]]
     moved = None
     if graph["same_as_plan"] is False:
         moved = el(
@@ -366,7 +368,7 @@ def _one(placed: Json, repository: Json | None) -> Markup:
     drawn = [_curve(one, repository) for one in curve["curves"][:_CURVES]]
     left = len(curve["curves"]) - _CURVES
     if left > 0:
-        notes.append(el("p", f"The curve's own file has {count_of(left, 'more curve')}.", cls="dim"))
+        notes.append(el("p", f"The curve file has {count_of(left, 'more curve')}.", cls="dim"))
     warnings = el("ul", [el("li", w) for w in curve["warnings"]]) if curve["warnings"] else None
     return join([el("h3", placed["key"] or curve["repository"]), *notes, warnings, *drawn])
 

@@ -118,7 +118,7 @@ def more(total: int, shown: int = _ROWS) -> list[Markup]:
     """Return a line that says how many rows were omitted, or nothing if all rows are shown."""
     if total <= shown:
         return []
-    return [el("p", f"{count(total - shown)} more are in the plan file.", cls="dim")]
+    return [el("p", f"The plan file has {count_of(total - shown, 'more row')}.", cls="dim")]
 
 
 def notes_section(document: Json) -> Section:
@@ -140,7 +140,9 @@ def notes_section(document: Json) -> Section:
     ]
     if plan["unmanaged"]:
         keys = ", ".join(plan["unmanaged"][:20])
-        warnings.append(f"not managed, because no entry names them: {len(plan['unmanaged']):,} ({keys})")
+        warnings.append(
+            f"not managed, because no entry in the tree matches them: {len(plan['unmanaged']):,} ({keys})"
+        )
     parts += _list("Warnings", warnings)
     parts += _list("What this page does not show", document["missing"])
     if not parts:

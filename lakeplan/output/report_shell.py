@@ -228,8 +228,8 @@ def page(document: Json, sections: Sequence[Section | None], data: Sequence[Mark
         facts.append(f"base {plan['base'][:12]}")
     facts.append(f"plan {plan['digest'][:12]}")
     foot = (
-        "lakeplan made this page from a plan file. It is a single file that sends no requests and stores"
-        " nothing. Times are in UTC, and sizes are decimal. The plan was made by lakeplan"
+        "lakeplan created this page from a plan file. It is a single file that sends no requests and stores"
+        " nothing. Times are in UTC, and sizes are decimal. The plan was created by lakeplan"
         f" {plan['lakeplan_version']}."
     )
     return whole_page(PageFacts("lakeplan report", plan["as_of"], facts, foot), sections, data=data)

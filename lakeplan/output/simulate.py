@@ -28,10 +28,10 @@ ROWS_SHOWN = 10
 RULES_SHOWN = 5
 
 _KEPT: tuple[tuple[documents.Figure, str], ...] = (
-    ("kept_by_commits", "a kept commit contains it"),
+    ("kept_by_commits", "in a kept commit"),
     ("kept_uncommitted", "uncommitted"),
     ("kept_young", "younger than the minimum age"),
-    ("kept_elsewhere", "where no collector looks"),
+    ("kept_elsewhere", "in a location that no collector inspects"),
 )
 
 

@@ -206,8 +206,8 @@ def notes_of(row: documents.StoredRow) -> Iterator[str]:
         )
     elif row["uncommitted"] is None:
         yield (
-            "there is no list of uncommitted objects from the last day, so they count as unreferenced or"
-            " reclaimable, and both figures are upper bounds"
+            "there is no list of uncommitted objects from the last day, so such objects count as"
+            " unreferenced or reclaimable, and both figures are upper bounds"
         )
     if not row["dangling_seen"]:
         yield (
@@ -265,9 +265,9 @@ def _lines(row: documents.StoredRow) -> Iterator[tuple[str, str, str, AmountRow 
 
 # ---- the page
 FOOT = (
-    "`lakeplan storage` made this page. It is a single file that sends no requests and stores nothing. Times"
-    " are in UTC, and sizes are decimal. Do not delete data based on these figures, because a mark makes more"
-    " checks."
+    "`lakeplan storage` created this page. It is a single file that sends no requests and stores nothing."
+    " Times are in UTC, and sizes are decimal. Do not delete data based on these figures, because a mark"
+    " makes more checks."
 )
 WIDTH, HEIGHT = 960.0, 420.0
 MAX_TILES = 400
@@ -284,7 +284,7 @@ Box = tuple[float, float, float, float]
 
 def render_storage_page(document: documents.StorageDocument) -> str:
     """The page as text of an HTML file."""
-    facts = [f"Made at {moment(document['at'])}", *document["servers"].values()]
+    facts = [f"Created at {moment(document['at'])}", *document["servers"].values()]
     about = html.PageFacts("lakeplan storage", document["at"], facts, FOOT)
     owners = _owners(document.get("owners", []))
     failed = html.unread_section(document, "the command was stopped before", "Run it again.")
@@ -380,7 +380,7 @@ def _places_of(row: documents.StoredRow) -> Iterator[Markup]:
     yield el("div", folders, cls="folders")
     left = row.get("prefixes_left_out", 0)
     words = "Each folder counts everything below it. An object with several paths counts at each of them."
-    yield el("p", f"{words} {count_of(left, 'smaller folder')} are not shown." if left else words, cls="dim")
+    yield el("p", f"{words} Smaller folders not shown: {count(left)}." if left else words, cls="dim")
 
 
 def _swatch(cls: str) -> Markup:

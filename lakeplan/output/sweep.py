@@ -99,8 +99,8 @@ def forecast_words(row: documents.ForecastRow) -> str:
         bounds = f"{count(least['objects'])} to {volume(most)}"
     fewer = ", fewer than forecast" if row["differs"] == "fewer" else ""
     return (
-        f"plan {row['plan_digest'][:12]} of {moment(row['as_of'])} forecast that {bounds} would newly expire"
-        f" by then; the mark has {volume(row['found'])}{fewer}"
+        f"plan {row['plan_digest'][:12]} of {moment(row['as_of'])} forecast that {bounds} would expire"
+        f" because of its changes before this mark; the mark has {volume(row['found'])}{fewer}"
     )
 
 
@@ -212,7 +212,7 @@ def _mark(page: Page, mark: documents.MarkDocument) -> None:
     page.dim(
         f"by {mark['by']}; sweep.mode: {mark['settings']['mode']}; out of"
         f" {count_of(mark['candidates']['objects'], 'object')} older than"
-        f" {moment(mark['cutoff'])}; may be swept from {moment(mark['sweep_from'])} to"
+        f" {moment(mark['cutoff'])}; can be swept from {moment(mark['sweep_from'])} to"
         f" {moment(mark['sweep_until'])}"
     )
     if "contents" in mark:
@@ -344,7 +344,9 @@ def _checked(page: Page, document: documents.SweepDocument) -> None:
         return
     after = document["checks"]["after"]
     if after["complete"]:
-        text = f"stored both before and after the sweep: {volume(after['named'])} that commits need"
+        text = (
+            f"all objects that commits need were stored before and after the sweep: {volume(after['named'])}"
+        )
         page.labelled("check:", "bold green", text)
     else:
         problems = (
@@ -356,7 +358,7 @@ def _checked(page: Page, document: documents.SweepDocument) -> None:
         page.labelled("INCOMPLETE:", "bold red", problems)
         page.line(f"lakeplan check --target {shlex.quote(document['repository'])}", indent=4)
     if after["tags_only"]:
-        text = f"missing: {count_of(after['tags_only'], 'object')} that only tags name"
+        text = f"missing: {count_of(after['tags_only'], 'object')} that only tags reference"
         page.labelled("note:", "bold yellow", text)
 
 
@@ -365,7 +367,8 @@ def _came_back(page: Page, document: documents.SweepDocument) -> None:
     if document["came_back"] is None:
         page.labelled("unknown:", "bold yellow", "whether any deleted object is needed again")
     elif document["came_back"]:
-        back = f"{count_of(document['came_back'], 'deleted object')} needed again; the data is"
+        needed = count_of(document["came_back"], "deleted object is", "deleted objects are")
+        back = f"{needed} needed again; the data is"
         if document["settings"]["mode"] == "quarantine":
             page.labelled("MISSING:", "bold red", f"{back} in quarantine")
             page.line(f"lakeplan sweep restore {document['mark_id']}", indent=4)
@@ -411,8 +414,9 @@ def render_restore(document: documents.RestoreDocument, console: Console) -> Non
         page.labelled("note:", "bold yellow", document["note"])
     if document["collectable_again"]:
         text = (
-            f"no kept commit holds {count(document['collectable_again'])} of them, so the next collection may"
-            " delete them again after sweep.min_age. Lengthen the retention, or branch from the commit."
+            f"no kept commit contains {count(document['collectable_again'])} of them, so the next collection"
+            " may delete them again after sweep.min_age. Lengthen the retention, or create a branch at the"
+            " commit."
         )
         page.labelled("note:", "bold yellow", text)
 
@@ -424,7 +428,7 @@ def render_purge(document: documents.PurgeDocument, console: Console) -> None:
     page = Page(console)
     quarantines = document["quarantines"]
     if not quarantines and not document["refused"]:
-        older = f"{document['older_than']} and than " if document["older_than"] else ""
+        older = f"both {document['older_than']} and " if document["older_than"] else ""
         page.line(f"No quarantine is older than {older}sweep.quarantine_age. Nothing was deleted.")
         return
     if quarantines:
@@ -465,7 +469,7 @@ def render_objects(document: documents.ObjectsDocument, console: Console) -> Non
     objects = document["objects"]
     page.heading(document["repository"], f"objects of mark {document['mark_id']}")
     if not objects:
-        page.line("No object of the mark has one of these classes and a matching path.", indent=2)
+        page.line("No object of the mark matches the selection.", indent=2)
         return
     rows = [
         (

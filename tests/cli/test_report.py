@@ -154,7 +154,7 @@ class DescribeCurves:
         assert "Default retention: figures" in text
         assert "Branch main: figures" in text
         assert "computed with rules that are neither" not in text, "they are of the proposed ones"
-        assert "under the proposed rules come from the forecast of the given curve" in text
+        assert "under the proposed rules come from the forecast in the curve file" in text
 
     def it_says_which_curve_could_not_be_made(
         self,

@@ -14,8 +14,8 @@ from tests.e2e.test_explain import explained
 TRIED: dict[str, str] = {
     "days": "at least 21 days (now 14)",
     "branch_here": "create a branch at",
-    "move_head": "its HEAD contains it; make a commit without it, and it expires 28 days later",
-    "remove_pin": "remove the pin from the tree's `pins`, and apply",
+    "move_head": "its HEAD contains it; create a commit without it, and it expires 28 days later",
+    "remove_pin": "remove the pin from `pins` in the tree, then apply",
     "too_young": "even a retention of 1 day keeps it today",
     "set_rules": "set rules, then run `lakeplan explain` again",
     "reset": "branch main: reset the uncommitted change",

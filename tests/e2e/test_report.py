@@ -65,7 +65,7 @@ def it_asks_nothing_but_gets_and_a_refs_dump(shop: Any) -> None:
     result, page = report(shop, plan, "--read-only")
     assert result.code == 0
     assert {r.method for r in shop.handle.faults.requests[before:]} == {"GET"}
-    assert "Not seen: commits that no branch or tag reaches" in page.read_text(encoding="utf-8")
+    assert "Not included: commits that no branch or tag reaches" in page.read_text(encoding="utf-8")
 
 
 def it_says_when_the_history_has_moved(shop: Any) -> None:

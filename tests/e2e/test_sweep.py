@@ -173,7 +173,7 @@ def it_says_what_it_does_in_any_width(make_site: Any, monkeypatch: pytest.Monkey
     assert "EUR" in shown.out
     mark_id = site.world.lakeplan(("sweep", "list"), "--format", "json").json["marks"][0]["mark_id"]
     assert mark_id in site.world.lakeplan(("sweep", "list")).out.replace("\n", "")
-    assert "may be swept" in " ".join(site.world.lakeplan(("sweep", "show"), mark_id).out.split())
+    assert "can be swept" in " ".join(site.world.lakeplan(("sweep", "show"), mark_id).out.split())
 
 
 def it_writes_documents_that_keep_to_their_schemas(make_site: Any) -> None:

@@ -65,9 +65,9 @@ def it_never_lists_a_failed_repository_as_applied(show: Any) -> None:
     ("outcomes", "note"),
     [
         ([Outcome.FAILED], "nothing was applied"),
-        ([Outcome.FAILED, Outcome.ALREADY], "the others were applied"),
-        ([Outcome.FAILED, Outcome.UNCERTAIN], "others may have been applied"),
-        ([Outcome.FAILED, Outcome.APPLIED, Outcome.UNCERTAIN], "others may have been applied"),
+        ([Outcome.FAILED, Outcome.ALREADY], "all other changes were applied"),
+        ([Outcome.FAILED, Outcome.UNCERTAIN], "other changes may have been applied"),
+        ([Outcome.FAILED, Outcome.APPLIED, Outcome.UNCERTAIN], "other changes may have been applied"),
     ],
 )
 def it_says_beside_failures_whether_others_were_applied(

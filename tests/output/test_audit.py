@@ -196,5 +196,5 @@ def it_shows_what_a_bucket_keeps_besides() -> None:
         "complete": False,
     }
     text = shown(document(remnants=remnants))
-    assert "older versions, at least" in text
+    assert "older versions (lower bound)" in text
     assert "7 delete markers, 2 unfinished uploads, the oldest from 2026-01-01T00:00Z" in text

@@ -189,7 +189,7 @@ def it_keeps_paths_and_names_whole_where_no_table_fits() -> None:
     for line in (
         f"x  {path}",
         "missing, 6 B",
-        "named by HEAD, rules",
+        "referenced by HEAD, rules",
         "in commit cccccccccccc, tags v1, branches main",
         "last collected by lakeplan r1, 2026-03-31T12:00Z",
         "copy in quarantine of m1",

@@ -84,7 +84,7 @@ def it_says_what_would_be_deleted_and_what_keeps_the_rest() -> None:
         "More than forecast: plan ffffffffffff",
     ):
         assert words in text
-    assert "4 more are in the JSON document." in text
+    assert "The JSON document has 4 more rows." in text
 
 
 def it_says_that_what_was_never_committed_is_an_upper_bound() -> None:

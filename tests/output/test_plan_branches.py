@@ -170,4 +170,4 @@ def it_does_not_take_unread_objects_for_none(plans: Any, show: Any) -> None:
     found = replace(found, totals={n: replace(t, objects=None) for n, t in found.totals.items()})
     text = show(render_plan, document(plans, found), 120)
     assert "3 commits, objects unknown" in text
-    assert "the data that then expires is unknown" in text
+    assert "the data that expires as a result is unknown" in text

@@ -127,7 +127,7 @@ def it_counts_repositories_whose_policies_change(full: Any, show: Any) -> None:
 def it_never_says_that_nothing_expires_where_object_rules_expire_objects(full: Any, show: Any) -> None:
     text = flat(show(render_plan, to_document(full), 160))
     assert "Nothing expires in prod/analytics, prod/events, prod/logs, prod/scratch." in text
-    assert "so their expirations are not known in prod/raw" in text
+    assert "so their expirations are unknown in prod/raw" in text
     assert "UNKNOWN in 1 repository" in text
 
 

@@ -55,7 +55,7 @@ def it_has_totals_figures_prefixes_and_ages() -> None:
     for part in (
         "raw/: 500 B, 200 B reclaimable now",
         "365 days ago or more",
-        "2 smaller folders are not shown",
+        "Smaller folders not shown: 2",
         "prod/third",
         "unknown",
     ):

@@ -5,8 +5,8 @@ const MEANINGS = {
   kept: "The server keeps it under the proposed rules.",
   released: "The stored rules let it expire, but the proposed rules keep it again.",
   expires: "The stored rules keep it, but the proposed rules let it expire.",
-  at_risk: "The documented meaning of the proposed rules keeps it, but the server's walk stops early, so it expires.",
-  at_risk_already: "The documented meaning of the proposed rules keeps it, but the server's walk stops early, so it expires. It also expires under the stored rules.",
+  at_risk: "By the documented rule, the proposed rules keep it, but the server's walk stops early, so it expires.",
+  at_risk_already: "By the documented rule, the proposed rules keep it, but the server's walk stops early, so it expires. It also expires under the stored rules.",
   gone: "The stored rules let it expire, and so do the proposed ones.",
 };
 const counted = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
