@@ -61,7 +61,7 @@ AT_RISK = Gate(
 ADOPTION = Gate("adoption", "a glob newly matches a repository")
 CLEAR = Gate("clear", "the plan would remove all rules or policies of a repository")
 UNKNOWN_IMPACT = Gate(
-    "unknown-impact", "it is unknown which data would expire, or the plan makes object rules stricter"
+    "unknown-impact", "it is unknown which data would expire, or the plan adds or changes object rules"
 )
 CHECK = Gate(
     "check",
