@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 from lakeplan.errors import (
@@ -38,6 +39,7 @@ from lakeplan.values.sweep import (
     Part,
     PartResult,
     Status,
+    Versions,
 )
 
 T = TypeVar("T")
@@ -128,6 +130,13 @@ def changed_since(
     return [key for key, stored in store.find(keys).items() if stored != expected.get(key)]
 
 
+def still_stored(store: ObjectProber, listed: Mapping[str, StoredObject]) -> dict[str, StoredObject]:
+    """Those of the listed objects that exist, requested one by one: some stores list an object for a while
+    after it was deleted. Raises StorageError."""
+    present = in_parallel(store.stat, [*listed], THREADS)
+    return {key: one for key, one in zip(listed, present, strict=True) if one is not None}
+
+
 def _wait(failures: int, settings: DeleteSettings, waiting: Waiting) -> float:
     return backoff_seconds(failures, waiting.jitter(), least=settings.least_wait, most=settings.most_wait)
 
@@ -191,6 +200,8 @@ OBJECTS_A_LISTING = 1_000
 BROUGHT_BACK = "exists again after it was deleted"
 CLOSED = "the sweep ended before it reached this object"
 MAY_GO = frozenset(kind.value for kind in (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED))
+STILL_THERE = "still exists after it was deleted"
+NOT_LISTED = "exists, but the store did not list it"
 GONE_AFTER = "deleted, although the store did not confirm it"
 SILENT = "the store did not report a result for this object"
 
@@ -336,13 +347,25 @@ class _Part:
             key = row.address
             before = self._before.get(key)
             if (now := stored.get(key)) is None:
-                known = before if before is not None and before[0] is Status.DELETED else None
+                known = before if before is not None and self._is_known(before[0]) else None
                 self._status[key] = known or (Status.DELETED, GONE)
             elif why := self._saves(row, now, before):
                 self._status[key] = (Status.SAVED, why)
             else:
                 left[key] = now
         return left
+
+    def _is_known(self, before: Status) -> bool:
+        """Whether the previous result of an object that is not listed is kept. Listings do not show older
+        versions, so they do not prove that a failed deletion of all versions succeeded later."""
+        return before is Status.DELETED or (before is Status.FAILED and self._may_leave_versions)
+
+    @cached_property
+    def _may_leave_versions(self) -> bool:
+        """Whether an object that is not listed may have versions that were to be deleted."""
+        if self._settings.versions is not Versions.ALL:
+            return False
+        return ask(self._store.facts, self._settings, self._waiting).versioned is not False
 
     def _saves(self, row: _Row, now: StoredObject, before: tuple[Status, str] | None) -> str:
         """Return why a stored object is kept, or ""."""
@@ -389,7 +412,8 @@ class _Part:
 
     def _delete(self, objects: dict[str, StoredObject]) -> None:
         """Deletes the objects that did not change since they were listed. Objects that the store refused to
-        delete are listed again: they may be gone if an answer came too late."""
+        delete are listed again: they may be gone if an answer came too late. If older versions
+        of them may be left, they count as failed in any case."""
         if not objects:
             return
         answers = {
@@ -417,15 +441,20 @@ class _Part:
         if failed:
             there = ask(lambda: self._store.find([*failed]), self._settings, self._waiting)
             for key, why in failed.items():
-                self._status[key] = (Status.FAILED, why) if key in there else (Status.DELETED, GONE_AFTER)
+                is_left = key in there or self._may_leave_versions
+                self._status[key] = (Status.FAILED, why) if is_left else (Status.DELETED, GONE_AFTER)
 
     def _verify(self) -> None:
-        """Requests deleted objects again, by GET: a sample or all. If one of the sample still exists, all are
+        """Requests deleted objects again, by GET: a sample or all. Objects that were not listed have a sample
+        of their own, because some stores list a new object late. If one of a sample still exists, all are
         requested."""
         gone = [key for key, (status, _) in self._status.items() if status is Status.DELETED]
         sample = gone
         if not self._settings.verify_all:
-            sample = random.Random(self._part.sha256).sample(gone, min(SAMPLE, len(gone)))
+            unlisted = [key for key in gone if self._status[key][1] == GONE]
+            listed = [key for key in gone if self._status[key][1] != GONE]
+            draw = random.Random(self._part.sha256)
+            sample = [key for keys in (listed, unlisted) for key in draw.sample(keys, min(SAMPLE, len(keys)))]
         if not self._asked(sample):
             sampled = {*sample}
             self._asked([key for key in gone if key not in sampled])
@@ -437,7 +466,8 @@ class _Part:
             if is_gone:
                 self._verified += 1
             else:
-                self._status[key] = (Status.FAILED, "still exists after it was deleted")
+                was_listed = self._status[key][1] != GONE
+                self._status[key] = (Status.FAILED, STILL_THERE if was_listed else NOT_LISTED)
         return all(answers)
 
     # ---- records

@@ -30,7 +30,7 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
 from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, json_text, utc_text
-from lakeplan.values.sweep import OFFICIAL_ENGINE, SWEEP_FORMAT, Status, Versions
+from lakeplan.values.sweep import GONE, OFFICIAL_ENGINE, SWEEP_FORMAT, Status, Versions
 from lakeplan.values.units import count_of
 
 
@@ -80,6 +80,7 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
     deleted = end.amount(Status.DELETED)
     if not deleted.objects:
         return ""
+    gone = sum(one.reasons.get(f"{Status.DELETED.value}: {GONE}", 0) for one in end.results)
     notes = []
     if end.mark.settings.mode == "quarantine":
         notes.append(IN_QUARANTINE)
@@ -88,6 +89,11 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
             notes.append("the store keeps versions: older versions of the deleted objects remain")
         elif versioned is None:
             notes.append("the store does not report whether it keeps versions of deleted objects")
+    elif gone and versioned is not False:
+        they = count_of(gone, "object was", "objects were")
+        notes.append(
+            f"{they} gone when inspected, so older versions of {'it' if gone == 1 else 'them'} may remain"
+        )
     return "; ".join(notes)
 
 

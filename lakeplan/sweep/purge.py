@@ -18,6 +18,7 @@ from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.state.clocks import Clocks
 from lakeplan.state.sweeps import read_sweeps, record_purge
 from lakeplan.stores.protocols import StateReader
+from lakeplan.sweep.deleting import still_stored
 from lakeplan.sweep.documents import PurgedRow
 from lakeplan.sweep.inspection import needed_now
 from lakeplan.sweep.mark import by_text
@@ -37,6 +38,7 @@ from lakeplan.sweep.run import ROUND, check_same_repository
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.records import moment_of, utc_text
 from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import Versions
 from lakeplan.values.units import count_of
 
 _log = logging.getLogger(__name__)
@@ -226,7 +228,7 @@ class _Purge:
     def _unneeded(self, copies: list[StoredObject], needed: frozenset[str]) -> list[StoredObject]:
         """The copies of objects that nothing needs, or that are at their address again."""
         wanted = [key for copy in copies if (key := copy.key.removeprefix(self._prefix)) in needed]
-        there = self._site.store.find(wanted)
+        there = still_stored(self._site.store, self._site.store.find(wanted))
         copies_left = []
         for copy in copies:
             key = copy.key.removeprefix(self._prefix)
@@ -274,13 +276,21 @@ class _Purge:
         self._answers |= {answer.key: answer.reason for answer in answers}
         return []
 
+    def _may_leave_versions(self) -> bool:
+        is_all = self._site.desired.sweep.versions is Versions.ALL
+        return is_all and self._site.store.facts().versioned is not False
+
     def _ended(self) -> _End:
         """The outcome, by the copies that are still stored. If they cannot be listed, the store's answers
-        decide, and the next purge counts what was deleted."""
+        decide, and the next purge counts what was deleted. If older versions
+        may be left, a copy that the store refused to delete has failed even if it is not listed."""
         there: Amount | None = None
         try:
             copies = {copy.key: copy.size for copy in self._site.store.list_objects(self._prefix)}
             left, there = {*copies}, Amount(len(copies), sum(copies.values()))
+            refused = {key for key, reason in self._answers.items() if reason}
+            if refused - left and self._may_leave_versions():
+                left |= refused
         except StorageError as error:
             if not self._asked:
                 raise

@@ -28,6 +28,7 @@ from lakeplan.formats.namespace import (
 from lakeplan.review.run import Run, note_step, open_journal, read_back
 from lakeplan.simulation.requests import RecheckRequest
 from lakeplan.state.sweeps import read_sweeps, record_restore
+from lakeplan.sweep.deleting import still_stored
 from lakeplan.sweep.documents import RestoreDocument
 from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
 from lakeplan.sweep.mark import by_text
@@ -319,7 +320,7 @@ def _copy_back(
         for some in batches(chosen, KEYS_A_LEASE):
             try:
                 keep()
-                present = site.store.find(some)
+                present = still_stored(site.store, site.store.find(some))
             except LakeplanError as error:
                 if not copied:
                     raise

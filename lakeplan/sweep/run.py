@@ -22,6 +22,7 @@ from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.state.clocks import Clocks
 from lakeplan.state.store import RunJournal
 from lakeplan.state.sweeps import read_sweeps
+from lakeplan.sweep.deleting import still_stored
 from lakeplan.sweep.inspection import (
     all_others,
     inspect_repository,
@@ -401,7 +402,7 @@ class _Runner:
         if never.startswith(UNLISTED):
             raise LakeplanError(f"some deleted objects were {never}", where=self._site.key)
         gone = {address: size for address, size in deleted(self._site, self._mark) if address in held}
-        there = self._site.store.find(sorted(gone))
+        there = still_stored(self._site.store, self._site.store.find(sorted(gone)))
         # An object of another size at the address is not the one that is needed.
         return sum(address not in there or there[address].size != size for address, size in gone.items())
 

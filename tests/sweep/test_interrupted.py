@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import pytest
@@ -19,7 +19,8 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.records import may_delete, read_summary
 from lakeplan.sweep.restore import RestoreOptions, restore
-from lakeplan.values.sweep import Deletion, Status
+from lakeplan.values.objects import StoredObject
+from lakeplan.values.sweep import Deletion, Status, StoreFacts
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, Killed, raising
 from tests.sweeping.world import SweepWorld
@@ -160,6 +161,44 @@ def it_counts_what_an_earlier_round_moved_and_something_holds_again(
     assert exit_code_of(world.finish(end)) == 3
     hold_again(repo)
     check_the_report(world, repo, marked)
+
+
+def it_counts_what_something_holds_again_although_the_store_still_lists_it(
+    world: SweepWorld, repo: LakeRepository, marked: Mark
+) -> None:
+    listed = world.site().store.find(sorted(repo.stored()))
+    world.finish(world.run(marked))
+    hold_again(repo)
+
+    def late(store: SweepStore) -> FaultyStore:
+        def find(keys: Sequence[str]) -> dict[str, StoredObject]:
+            return {key: listed[key] for key in keys if key in listed} | store.find(keys)
+
+        faulty = FaultyStore(store)
+        faulty.find = find  # type: ignore[attr-defined]
+        return faulty
+
+    world.wrap = late
+    assert world.finish(world.run(marked))["came_back"] == 2
+
+
+@pytest.mark.parametrize(("versioned", "says"), [(True, True), (None, True), (False, False)])
+def it_says_that_older_versions_of_an_object_that_was_gone_may_remain(
+    world: SweepWorld, repo: LakeRepository, versioned: bool | None, says: bool
+) -> None:
+    world.sweep["versions"] = "all"
+    mark = world.mark()
+    world.approve(mark)
+    (repo.folder / min(world.going(mark))).unlink()
+
+    def with_versions(store: SweepStore) -> FaultyStore:
+        faulty = FaultyStore(store)
+        faulty.facts = lambda: StoreFacts(versioned=versioned, soft_delete=False)  # type: ignore[attr-defined]
+        return faulty
+
+    world.wrap = with_versions
+    note = "1 object was gone when inspected, so older versions of it may remain"
+    assert world.finish(world.run(mark))["not_yet_reclaimed"] == (note if says else "")
 
 
 def it_inspects_when_it_is_closed(world: SweepWorld, repo: LakeRepository, marked: Mark) -> None:

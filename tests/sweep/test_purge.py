@@ -39,7 +39,7 @@ from lakeplan.sweep.purge import (
 from lakeplan.sweep.service import purge_all
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import Deletion, Marked, Part, SweepSettings, Versions
+from lakeplan.values.sweep import Deletion, Marked, Part, StoreFacts, SweepSettings, Versions
 from tests.sweeping.plain import PlainSweeper
 from tests.sweeping.stores import (
     QUARANTINE_PREFIX,
@@ -204,6 +204,17 @@ def it_keeps_what_is_needed_unless_an_object_of_its_size_is_at_its_address(case:
     assert (["data/away", "data/back", "data/other"],) in case.store.called("find")
 
 
+def it_keeps_what_is_needed_if_a_listing_still_shows_a_deleted_object_at_its_address(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.copies("data/away", data=b"xx")
+    case.needs = [{"data/away"}]
+    late = StoredObject("data/away", 2, 500_000_000, "deleted")
+    monkeypatch.setattr(case.store, "find", lambda keys: {"data/away": late}, raising=False)
+    assert case.purge().kept == {"data/away": NEEDED}
+    assert case.left() == {"data/away"}
+
+
 @pytest.mark.parametrize(("takes", "deleted"), [(10 * MINUTE - SECOND, 2), (10 * MINUTE, 0)])
 def it_deletes_nothing_by_an_inspection_that_took_too_long(
     case: Case, takes: timedelta, deleted: int
@@ -334,6 +345,28 @@ def it_reports_what_the_store_shows_after_an_error(case: Case, monkeypatch: pyte
     assert end.failed == {"data/b": "no network"}
     assert end.kept == {"data/c": NOT_TRIED, "data/kept": NOT_TRIED}
     assert len(case.inspections) == len(case.asked) == 1
+
+
+@pytest.mark.parametrize("versioned", [True, None, False])
+def it_counts_a_copy_as_failed_if_older_versions_of_it_may_remain(
+    case: Case, monkeypatch: pytest.MonkeyPatch, versioned: bool | None
+) -> None:
+    case.copies("data/a", "data/b")
+
+    def refuse(key: str) -> Deletion | None:
+        if not key.endswith("data/b"):
+            return None
+        (case.folder / key).unlink()
+        return Deletion(key, "older versions remain: AccessDenied")
+
+    case.store.refuses = refuse
+    facts = StoreFacts(versioned=versioned, soft_delete=False)
+    monkeypatch.setattr(case.store, "facts", lambda: facts, raising=False)
+    end = case.purge()
+    if versioned is False:
+        assert (end.deleted, end.failed) == (Amount(2, 2), {})
+    else:
+        assert (end.deleted, end.failed) == (Amount(1, 1), {"data/b": "older versions remain: AccessDenied"})
 
 
 def it_reports_what_the_store_confirmed_if_it_cannot_list_the_copies_afterwards(

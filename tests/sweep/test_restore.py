@@ -34,6 +34,7 @@ from lakeplan.sweep import restore as module
 from lakeplan.sweep.inspection import Needed
 from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.restore import NAMED, RestoreOptions, restore
+from lakeplan.values.objects import StoredObject
 from lakeplan.values.sweep import Marked, Part
 from tests.memory import MemoryState
 from tests.sweeping.stores import (
@@ -622,6 +623,16 @@ class DescribeAStoreThatFails:
         document = case.restore()
         assert document["failed"] == NAMED + 1
         assert [*document["failures"]] == names[:NAMED]
+
+    def it_restores_an_object_that_a_listing_still_shows_after_its_deletion(self, case: Case) -> None:
+        case.copies("data/a", "data/b")
+        put_object(case.folder, "data/b", b"copy")
+        late = StoredObject("data/a", 4, 500_000_000, "deleted")
+        find = case.store.store.find
+        case.store.find = lambda keys: {"data/a": late, **find(keys)}  # type: ignore[attr-defined]
+        document = case.restore()
+        assert (document["restored"], document["already_there"]) == (1, 1)
+        assert case.back() == {"data/a", "data/b"}
 
     def it_renews_the_lease_with_every_batch(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "KEYS_A_LEASE", 2)

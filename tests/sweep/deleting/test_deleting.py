@@ -19,10 +19,19 @@ from lakeplan.errors import ClockSkew, FormatError, StorageDenied, StorageError,
 from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import begun_key, result_key
 from lakeplan.sweep import deleting
-from lakeplan.sweep.deleting import GONE_AFTER, SAMPLE
+from lakeplan.sweep.deleting import GONE_AFTER, NOT_LISTED, SAMPLE
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import CHANGED, GONE, Deletion, MarkClass, PartResult, Status
+from lakeplan.values.sweep import (
+    CHANGED,
+    GONE,
+    Deletion,
+    MarkClass,
+    PartResult,
+    Status,
+    StoreFacts,
+    Versions,
+)
 from tests.sweep.deleting.conftest import CUTOFF, SETTINGS, Sweep, ends
 from tests.sweeping.stores import (
     MARK_PREFIX,
@@ -33,6 +42,7 @@ from tests.sweeping.stores import (
     put_object,
     put_part,
     raising,
+    records,
 )
 
 
@@ -384,6 +394,37 @@ class DescribeAStoreThatFails:
         sweep.run(store)
         assert sweep.records == {"data/a": ("deleted", ""), "data/b": ("deleted", GONE_AFTER)}
 
+    @pytest.mark.parametrize("versioned", [True, None, False])
+    def it_counts_an_object_as_failed_if_older_versions_of_it_may_remain(
+        self, sweep: Sweep, versioned: bool | None
+    ) -> None:
+        """A listing does not show them: neither right after the failure nor in the next run."""
+        sweep.mark(["data/a", "data/b"])
+        sweep.settings = replace(SETTINGS, versions=Versions.ALL)
+
+        class Versioned(FaultyStore):
+            def facts(self) -> StoreFacts:
+                return StoreFacts(versioned=versioned, soft_delete=False)
+
+        store = Versioned(sweep.store)
+
+        def refuse(key: str) -> Deletion | None:
+            if key == "data/b":
+                os.unlink(sweep.folder / key)
+                return Deletion(key, "older versions remain: AccessDenied")
+            return None
+
+        store.refuses = refuse
+        sweep.run(store)
+        again = {sweep.parts[0].name: 1}
+        sweep.run(store, attempts=again)
+        for attempts in (None, again):
+            end = records(sweep.store, sweep.parts, attempts)["data/b"]
+            if versioned is False:
+                assert end == ("deleted", GONE_AFTER)
+            else:
+                assert end == ("failed", "older versions remain: AccessDenied")
+
     def it_waits_before_it_lists_again_what_a_busy_store_refused(self, sweep: Sweep, time: FakeTime) -> None:
         sweep.mark(["data/a"])
         store = FaultyStore(sweep.store)
@@ -435,6 +476,22 @@ class DescribeAStoreThatFails:
         assert end.verified == 0
         asked = [key for (key,) in store.called("is_gone")]
         assert sorted(asked) == keys, "each of them once"
+
+    def it_asks_for_a_sample_of_what_was_not_listed(self, sweep: Sweep) -> None:
+        """A store that lists an object late: it counted as deleted, and stayed."""
+        sweep.mark([f"data/{n:03}" for n in range(100 * SAMPLE)])
+        sweep.settings = replace(SETTINGS, verify_all=False)
+        store = FaultyStore(sweep.store)
+
+        def find(keys: Sequence[str]) -> dict[str, StoredObject]:
+            return {key: one for key, one in sweep.store.find(keys).items() if key != "data/007"}
+
+        store.find = find  # type: ignore[attr-defined]
+        (end,) = ends(sweep.run(store))
+        assert end.reasons == {f"failed: {NOT_LISTED}": 1}
+        assert sweep.there() == {"data/007"}
+        (end,) = ends(sweep.run(attempts={sweep.parts[0].name: 1}))
+        assert (end.reasons, sweep.there()) == ({}, set())
 
     def it_asks_for_a_sample_again_unless_all_are_wanted(self, sweep: Sweep) -> None:
         sweep.mark([f"data/{n:03}" for n in range(SAMPLE + 5)])
