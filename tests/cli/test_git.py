@@ -96,7 +96,7 @@ def it_compares_with_no_tag_that_has_the_name_of_the_branch_before(repository: P
         git(repository, "checkout", branch)
     assert commit_of(work, "@{-1}") == before
     git(repository, "tag", "earlier", "HEAD")
-    with pytest.raises(LakeplanError, match="names several commits"):
+    with pytest.raises(LakeplanError, match="refers to several commits"):
         commit_of(work, "@{-1}")
 
 
