@@ -44,7 +44,7 @@ class Fields:
     @classmethod
     def of(cls, value: object) -> Fields:
         if not isinstance(value, dict):
-            raise Malformed(f"an object was expected, not {_kind(value)}")
+            raise Malformed(f"expected an object, but the value is {_kind(value)}")
         return cls(value)
 
     def text(self, name: str, default: str | None = None) -> str:
@@ -73,7 +73,7 @@ class Fields:
     def seconds(self, name: str, first: int = _FIRST_SECOND) -> int:
         """Return a moment in seconds since the epoch."""
         if not first <= (value := self.integer(name)) <= _LAST_SECOND:
-            raise Malformed(f"{name} is {value}, which is not a time in seconds")
+            raise Malformed(f"{name} is {value}, which is not a valid time in seconds")
         return value
 
     def flag(self, name: str, default: bool | None = None) -> bool:
@@ -133,7 +133,9 @@ def check_globs(patterns: Sequence[str], name: str) -> None:
     if len(patterns) > limits.GLOBS:
         raise Malformed(f"{name} has more than {limits.GLOBS:,} patterns")
     if sum(map(len, patterns)) > limits.SERVER_GLOB_CHARACTERS:
-        raise Malformed(f"{name} has more than {limits.SERVER_GLOB_CHARACTERS:,} characters in all patterns")
+        raise Malformed(
+            f"the patterns in {name} have more than {limits.SERVER_GLOB_CHARACTERS:,} characters in total"
+        )
 
 
 def read_list(transport: Transport, call: Call, parse: Callable[[list[Fields]], T]) -> T:
@@ -156,7 +158,7 @@ def _parsed(transport: Transport, call: Call, response: requests.Response, parse
             raise Malformed(f"the response is {kind}, not JSON") from None
         return parse(body)
     except Malformed as error:
-        hint = "Check that endpoint_url is a lakeFS server, and check any proxies in between."
+        hint = "Check that endpoint_url points to a lakeFS server, and check any proxies in between."
         raise unexpected(transport, call, response, str(error), hint) from None
 
 
@@ -188,7 +190,7 @@ def list_all(
         if not page.has_more:
             return
         if fault := progress.fault(page, response.content, clock.monotonic()):
-            hint = "Check that endpoint_url is a lakeFS server. docs/limits.md lists the limits."
+            hint = "Check that endpoint_url points to a lakeFS server. docs/limits.md lists the limits."
             raise unexpected(transport, call, response, fault, hint)
         call = replace(call, params={**call.params, "after": page.next_offset})
 
@@ -218,17 +220,17 @@ class _ListingProgress:
         self._listed += len(page.results)
         self._bytes += limits.memory_of_text(body) * (4 if b"\\u" in body else 1)
         if not page.next_offset:
-            return "the listing has more pages, but does not say where the next one begins"
+            return "the listing has more pages, but the response does not say where the next one begins"
         if hash(page.next_offset) in self._offsets:
-            return "the listing is circular: a page is followed by an earlier one"
+            return "the listing does not end: the server refers back to an earlier page"
         self._offsets.add(hash(page.next_offset))
         if self._listed > self._most or len(self._offsets) > self._most // 1000 + limits.EMPTY_PAGES:
-            return f"the listing does not end after {self._listed:,} entries"
+            return f"the listing had not ended after {self._listed:,} entries"
         if self._bytes > self._most_bytes:
             most = limits.size_text(self._most_bytes)
             return f"the {self._listed:,} entries of the listing take more than {most} of memory"
         if now - self._started > limits.LISTING_SECONDS:
-            return f"the listing does not end within {limits.LISTING_SECONDS / 3600:g} hours"
+            return f"the listing had not ended after {limits.LISTING_SECONDS / 3600:g} hours"
         return ""
 
 
@@ -248,7 +250,9 @@ def page_of(fields: Fields, parse: Callable[[Fields], T]) -> Page[T]:
     if len(results) > limits.PAGE_ITEMS:
         raise Malformed(f"a page has more than {limits.PAGE_ITEMS:,} results")
     if pagination.integer("results", len(results)) != len(results):
-        raise Malformed(f"the page has {len(results)} results, but says {pagination.integer('results')}")
+        raise Malformed(
+            f"the page has {len(results)} results, but its pagination states {pagination.integer('results')}"
+        )
     return Page(
         [parse(Fields.of(item)) for item in results],
         pagination.flag("has_more"),
@@ -290,7 +294,7 @@ def branch_of(fields: Fields) -> Branch:
 def _moment(fields: Fields, name: str) -> int | None:
     seconds = 0 if fields.data.get(name) is None else fields.integer(name)
     if seconds > _LAST_SECOND:
-        raise Malformed(f"{name} is {seconds}, which is not a time in seconds")
+        raise Malformed(f"{name} is {seconds}, which is not a valid time in seconds")
     return seconds if seconds > 0 else None
 
 
@@ -308,7 +312,7 @@ def commit_of(fields: Fields) -> Commit:
     parents = tuple(_commit_id(parent) for parent in fields.items("parents"))
     if len(parents) > 1 and "version" not in fields.data:
         # The version decides which parent retention walks along; a guess could expire a kept commit.
-        raise Malformed("a merge commit has no version")
+        raise Malformed("a merge commit has no `version`, so its main parent is unknown")
     return Commit(
         id=fields.name("id"),
         creation_us=fields.seconds("creation_date", -_LAST_SECOND) * 1_000_000,
@@ -327,7 +331,7 @@ def read_commit(transport: Transport, repository: str, commit_id: str) -> Commit
     commit = read(transport, call, commit_of)
     if len(commit_id) == len(commit.id) and commit_id != commit.id:
         raise NotFound(
-            f"cannot {call.operation}: the server returns commit {commit.id} for {commit_id}",
+            f"cannot {call.operation}: the server returned commit {commit.id} instead of {commit_id}",
             where=transport.where(repository),
             hint=CHERRY_PICKED,
         )

@@ -102,7 +102,7 @@ def _poll(transport: Transport, repository: str, task: str) -> RefsDumpIds | Non
     response = transport.request(call)
     status = parse_json(transport, call, response, _status)
     if isinstance(status, str):
-        problem = f"the server says: {status}"
+        problem = f"the server reported an error: {status}"
         call = replace(call, operation=OPERATION)
         raise unexpected(transport, call, response, problem, "Check the server's log.")
     return status
@@ -115,7 +115,7 @@ def _status(fields: Fields) -> RefsDumpIds | str | None:
     if not fields.flag("done"):
         return None
     if "refs" not in fields.data:
-        raise Malformed("the dump is done, but has no ids")
+        raise Malformed("the dump is complete, but the response does not contain its ids")
     return answers.dump_ids_of(Fields.of(fields.data["refs"]))
 
 
@@ -172,7 +172,7 @@ def policy_of(fields: Fields) -> Policy:
 def object_rule_of(fields: Fields) -> ObjectRule:
     days = fields.integer("expire_after_days")
     if days < 1:
-        raise Malformed(f"expire_after_days is {days}")
+        raise Malformed(f"expire_after_days is {days}, but must be at least 1")
     return ObjectRule(
         id=fields.name("id"),
         branches=_globs(fields, "branches"),
@@ -186,7 +186,7 @@ def _globs(fields: Fields, name: str) -> tuple[str, ...]:
     items = fields.items(name)
     texts = tuple(checked_glob(text, name) for text in items if isinstance(text, str) and text)
     if not texts or len(texts) != len(items):
-        raise Malformed(f"{name} is not a list of names")
+        raise Malformed(f"{name} is not a list of names, or it is empty")
     return texts
 
 
@@ -195,7 +195,7 @@ def _seconds(fields: Fields, name: str) -> int | None:
         return None
     seconds = fields.integer(name)
     if seconds < 1:
-        raise Malformed(f"{name} is {seconds}")
+        raise Malformed(f"{name} is {seconds}, but must be at least 1")
     return seconds
 
 
@@ -458,7 +458,7 @@ def _about(id: str, parse: Callable[[Fields], Named]) -> Callable[[Fields], Name
 
     def parse_own(fields: Fields) -> Named:
         if (value := parse(fields)).id != id:
-            raise Malformed(f"the response is about {value.id[:100]!r}")
+            raise Malformed(f"the response describes {value.id[:100]!r} instead")
         return value
 
     return parse_own
@@ -475,7 +475,10 @@ def _change_of(fields: Fields) -> StagedChange:
 
 def _pull_of(fields: Fields) -> PullRequest:
     if fields.text("status") not in ("open", "OPEN"):
-        raise Malformed(f"a pull request is {fields.text('status')}, although only open ones were requested")
+        raise Malformed(
+            f"the server returned a pull request with the status {fields.text('status')}, but only open"
+            " ones were requested"
+        )
     return PullRequest(
         fields.name("id"),
         fields.name("source_branch"),

@@ -152,7 +152,7 @@ def _parse(text: str, path: Path) -> dict[str, str]:
         data: object = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         # No cause and no detail: the parser quotes the line, which may hold the secret.
-        raise CredentialsError("lakectl's configuration file is not YAML", where=str(path)) from None
+        raise CredentialsError("lakectl's configuration file is not valid YAML", where=str(path)) from None
     if data is None:
         return {}
     top = _mapping(data, path, "the file")
@@ -268,14 +268,16 @@ def check_binding(
                 hint=f"Answer yes, or set {variable} together with the credentials.",
             )
         raise CredentialsError(
-            "without a terminal, the address must be confirmed by a variable; nothing was sent",
+            "the address was not confirmed, and there is no terminal to ask for confirmation; nothing was"
+            " sent",
             where=what,
             hint=f"Set {variable} to {shown_url(url)} together with the credentials.",
         )
     normal = normalise_url(url, what=what)
     if normal not in (normalise_url(one, what=variable) for one in several(bound)):
         raise CredentialsError(
-            f"the tree has {shown_url(url)}, but {variable} is {shown_url(bound)}; nothing was sent",
+            f"the address in the tree is {shown_url(url)}, but {variable} is {shown_url(bound)}; nothing"
+            " was sent",
             where=what,
             hint="Correct the address in the tree or in the variable.",
         )
@@ -323,12 +325,18 @@ def _check_text(credentials: Credentials, where: str) -> None:
             raise CredentialsError(
                 "the credentials contain whitespace or control characters",
                 where=where,
-                hint=f"Check {credentials.source}. A line break may have been copied with them.",
+                hint=(
+                    f"Check {credentials.source}. A line break may have been copied along with the"
+                    " credentials."
+                ),
             )
 
 
 def _how(server: str, only_server: bool) -> str:
     key_id, secret = server_variable(server, "ACCESS_KEY_ID"), server_variable(server, "SECRET_ACCESS_KEY")
-    not_here = ". Credentials of lakectl are used only for a single server."
-    lakectl = ", or configure lakectl." if only_server else not_here
+    lakectl = (
+        ", or configure lakectl."
+        if only_server
+        else ". The credentials of lakectl are used only if the tree has a single server."
+    )
     return f"Set {key_id} and {secret}{lakectl}"

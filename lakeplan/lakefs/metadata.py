@@ -129,31 +129,44 @@ class LakeFSMetadata:
         target = _target(answer.url, location)
         server = self._transport.connection
         if not may_follow(target, server=server.endpoint, namespace=self._namespace, bound=server.storage):
-            log.debug("a presigned URL does not lead to the storage: streaming")
+            log.debug("a presigned URL does not point to the storage; reading through the server instead")
             return None
         session, timeouts = self._store(), self._timeouts
         try:
             response = within(timeouts.total, lambda: _fetch(session, target, timeouts))
         except (TooSlow, limits.TooLarge) as error:
-            log.debug("the response of a presigned URL was refused (%s): streaming", error)
+            log.debug(
+                "the response from a presigned URL was refused (%s); reading through the server instead",
+                error,
+            )
             self._local.session, self._presign = None, False
             return None
         except (requests.ConnectionError, requests.Timeout) as error:
-            log.debug("a presigned URL cannot be reached (%s): streaming", type(error).__name__)
+            log.debug(
+                "a presigned URL cannot be reached (%s); reading through the server instead",
+                type(error).__name__,
+            )
             self._presign = False
             return None
         except requests.RequestException as error:
-            log.debug("a presigned URL failed (%s): streaming", type(error).__name__)
+            log.debug(
+                "the request to a presigned URL failed (%s); reading through the server instead",
+                type(error).__name__,
+            )
             return None
         if response.status_code != 200 or not _complete(response):
-            log.debug("a presigned URL returned status %d: streaming", response.status_code)
+            log.debug(
+                "a presigned URL returned status %d or incomplete data; reading through the server instead",
+                response.status_code,
+            )
             return None
         return response.content
 
     def _whole(self, response: requests.Response) -> bytes:
         if response.status_code != 200 or not _complete(response):
             raise UnexpectedAnswer(
-                f"cannot {OPERATION}: the file arrived incomplete or with status {response.status_code}",
+                f"cannot {OPERATION}: the server returned an incomplete file, or status"
+                f" {response.status_code}",
                 status=response.status_code,
                 where=self._transport.where(self._repository),
                 hint="Run the command again.",

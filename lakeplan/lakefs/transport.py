@@ -82,30 +82,32 @@ PERMISSIONS = {
 _UNREACHABLE = "Check endpoint_url, the network and proxy settings."
 _TLS = "Check the server's certificate, or set REQUESTS_CA_BUNDLE to a CA bundle."
 _SETTINGS = "Check endpoint_url and proxy settings."
-CHERRY_PICKED = "After a commit was cherry-picked, lakeFS answers this for ten minutes. Try again later."
+_NOT_LAKEFS = "Check that endpoint_url points to a lakeFS server."
+_SLOW = "the server did not answer within the time limit"
+CHERRY_PICKED = "lakeFS can return this error for ten minutes after a cherry-pick. Try again later."
 
 REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
-    vendor.SSLError: ("TLS failed", _TLS),
-    vendor.ProxyError: ("the proxy refused or failed", "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY."),
-    vendor.ConnectTimeout: ("no connection within the time limit", _UNREACHABLE),
-    vendor.ReadTimeout: ("no answer within the time limit", "Try again. The server may be busy."),
-    vendor.Timeout: ("no answer within the time limit", _UNREACHABLE),
+    vendor.SSLError: ("the TLS connection failed", _TLS),
+    vendor.ProxyError: ("the request failed at the proxy", "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY."),
+    vendor.ConnectTimeout: ("the connection was not established within the time limit", _UNREACHABLE),
+    vendor.ReadTimeout: (_SLOW, "Try again. The server may be busy."),
+    vendor.Timeout: (_SLOW, _UNREACHABLE),
     vendor.ChunkedEncodingError: ("the response was incomplete", "Run the command again."),
     vendor.ContentDecodingError: ("the response could not be decoded", "Try again, and check your proxies."),
-    vendor.ConnectionError: ("no connection", _UNREACHABLE),
-    vendor.InvalidURL: ("the address is not a URL", _SETTINGS),
-    vendor.MissingSchema: ("the address is not a URL", _SETTINGS),
-    vendor.InvalidSchema: ("the address is not http or https", _SETTINGS),
-    vendor.InvalidProxyURL: ("the proxy's address is not a URL", _SETTINGS),
+    vendor.ConnectionError: ("the connection failed", _UNREACHABLE),
+    vendor.InvalidURL: ("the address is not a valid URL", _SETTINGS),
+    vendor.MissingSchema: ("the address is not a valid URL", _SETTINGS),
+    vendor.InvalidSchema: ("the address does not begin with http:// or https://", _SETTINGS),
+    vendor.InvalidProxyURL: ("the proxy's address is not a valid URL", _SETTINGS),
     vendor.URLRequired: ("the address is missing", _SETTINGS),
-    vendor.InvalidHeader: ("a request header cannot be sent", "Check the credentials for odd characters."),
+    vendor.InvalidHeader: ("a request header is invalid", "Check the credentials for special characters."),
     vendor.TooManyRedirects: ("there are too many redirects", _SETTINGS),
     vendor.RetryError: ("the request kept failing", "Try again later."),
     vendor.HTTPError: ("the request failed", "Try again later."),
     vendor.StreamConsumedError: ("the response was read twice", "Please report this as a bug."),
     vendor.UnrewindableBodyError: ("the request could not be repeated", "Please report this as a bug."),
-    vendor.InvalidJSONError: ("the response is not JSON", "Check that endpoint_url is a lakeFS server."),
-    vendor.JSONDecodeError: ("the response is not JSON", "Check that endpoint_url is a lakeFS server."),
+    vendor.InvalidJSONError: ("the response is not JSON", _NOT_LAKEFS),
+    vendor.JSONDecodeError: ("the response is not JSON", _NOT_LAKEFS),
     vendor.RequestException: ("the request failed", _UNREACHABLE),
 }
 """Every error class of requests. A test fails if the library has another one."""
@@ -121,7 +123,7 @@ def unreachable(error: Exception, where: str, operation: str) -> ServerError:
         return ServerUnreachable(
             f"cannot {operation}: the response was refused: {error}",
             where=where,
-            hint="Check that endpoint_url is a lakeFS server. docs/limits.md lists the limits.",
+            hint="Check that endpoint_url points to a lakeFS server. docs/limits.md lists the limits.",
             detail="ReadTimeout",
         )
     kind = next((kind for kind in type(error).__mro__ if kind in REQUEST_ERRORS), vendor.RequestException)
@@ -136,11 +138,11 @@ def unreachable(error: Exception, where: str, operation: str) -> ServerError:
 def _connection_details(error: Exception, what: str, hint: str) -> tuple[str, str]:
     text = str(error)
     if re.search(r"NameResolutionError|getaddrinfo|Name or service not known|resolve", text):
-        return "the host name does not resolve", "Check the host in endpoint_url, and DNS."
+        return "the host name could not be resolved", "Check the host name in endpoint_url, and DNS."
     if "refused" in text:
         return "the connection was refused", "Check endpoint_url, and that the server is running."
     if "timed out" in text:
-        return "no answer within the time limit", "Try again. The server may be busy."
+        return _SLOW, "Try again. The server may be busy."
     return what, hint
 
 
@@ -152,17 +154,15 @@ def refusal(
     message = server_message(response)
     if is_permission_problem(status, message):
         if response.content and not message:
-            media = response.headers.get("Content-Type", "").partition(";")[0] or "of an unknown type"
+            media = response.headers.get("Content-Type", "").partition(";")[0] or "unknown"
             hint = "Set endpoint_url to lakeFS's API, not its S3 gateway, and check any proxies in between."
-            what = f"this does not look like a lakeFS API: the status is {status}, the response {media}"
+            what = f"this is not a response from a lakeFS API (status {status}, content type {media})"
             return PermissionDenied(f"cannot {operation}: {what}", where=where, hint=hint)
         return _denied(message, operation, where, PERMISSIONS.get(operation))
     if is_unknown_route(status, message):
-        return FeatureMissing(
-            f"cannot {operation}: the server does not know this request",
-            where=where,
-            hint="Check the server's version and edition, and endpoint_url.",
-        )
+        what = "the server does not support this request"
+        hint = "Check the server's version and edition, and endpoint_url."
+        return FeatureMissing(f"cannot {operation}: {what}", where=where, hint=hint)
     if status == 404:
         return _missing(message, operation, where, repository)
     if status in _STATUSES:
@@ -181,7 +181,7 @@ _STATUSES: dict[int, tuple[type[ServerError], str, str]] = {
     410: (DataGone, "the data is gone ({reason})", ""),
     412: (
         PreconditionFailed,
-        "something changed in the meantime, or a hook refused ({reason})",
+        "the repository changed in the meantime, or a hook refused the request ({reason})",
         "Run `lakeplan plan` again.",
     ),
 }
@@ -219,13 +219,13 @@ def _denied(message: str, operation: str, where: str, permission: str | None) ->
         return ReadOnlyRepository(
             f"cannot {operation}: the repository is read-only",
             where=where,
-            hint="Remove it from the tree, or make it writable.",
+            hint="Remove the repository from the tree, or make it writable.",
         )
     needed = f"this requires {permission}" if permission else "a permission is missing"
     return PermissionDenied(
         f"cannot {operation}: {needed}",
         where=where,
-        hint="Grant the permission to the user of this access key, in a policy on the server.",
+        hint="On the server, grant the permission to the user of this access key.",
         detail=message,
     )
 
@@ -237,10 +237,10 @@ def _missing(message: str, operation: str, where: str, repository: str | None) -
         )
     if not message:
         return UnexpectedAnswer(
-            f"cannot {operation}: status 404 without a message from lakeFS",
+            f"cannot {operation}: the server returned status 404 without a lakeFS error message",
             status=404,
             where=where,
-            hint="Check that endpoint_url is a lakeFS server.",
+            hint=_NOT_LAKEFS,
         )
     hint = CHERRY_PICKED if message.endswith("commit not found") else ""
     return NotFound(f"cannot {operation}: {message}", where=where, hint=hint)
@@ -422,7 +422,7 @@ class Transport:
         self._refuse_impossible(call)
         what = f"{call.method} {call.relative}"
         if not self.connection.allowed.fullmatch(what):
-            raise AssertionError(f"this connection may not {what}")
+            raise AssertionError(f"this connection may not send {what}")
         policy, clock = self.connection.retries, self.connection.clock
         where, attempt = self.where(call.repository), 1
         may_repeat = call.repeatable or call.method in READ_METHODS
@@ -443,7 +443,7 @@ class Transport:
             if not again or attempt >= policy.tries:
                 raise error
             pause = policy.wait(attempt, retry_after, clock.random())
-            log.debug("%s: %s; again in %.1f s", what, type(error).__name__, pause)
+            log.debug("%s: %s; retrying in %.1f s", what, type(error).__name__, pause)
             clock.sleep(pause)
             attempt += 1
 
@@ -456,7 +456,7 @@ class Transport:
             raise ServerError(
                 f"cannot {call.operation}: {wrong[0]!r} is not a valid name",
                 where=self.where(call.repository),
-                hint="Check the name, and that endpoint_url is a lakeFS server.",
+                hint="Check the name, and that endpoint_url points to a lakeFS server.",
             )
 
     def _attempt(self, call: Call) -> requests.Response | requests.RequestException:

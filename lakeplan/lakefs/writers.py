@@ -133,7 +133,7 @@ class LakeFSPreparer(Adapter):
                 if isinstance(error, RepositoryNotFound) or "branch" not in error.message:
                     raise
                 if not tries:
-                    hint = "Run the command again, because branches were deleted in the meantime."
+                    hint = "Branches were deleted in the meantime. Run the command again."
                     raise error.replaced(hint=hint) from error
 
     def _prepare(self, repository: str) -> tuple[UncommittedRun, ...]:
@@ -158,7 +158,9 @@ class LakeFSPreparer(Adapter):
                 break
             token = after
             tokens.add(hash(after))
-        problem = "the continuation tokens do not end"
+        problem = (
+            "the listing does not end: the server repeats a continuation token or returns too many pages"
+        )
         raise unexpected(self._transport, call, response, problem, "Check the server's log.")
 
     def grace_period_seconds(self) -> int | None:

@@ -36,7 +36,7 @@ class Webhooks:
         except (TooSlow, TooLarge):
             return Answer("the webhook's response was too slow or too large", maybe=True, again=True)
         except requests.exceptions.SSLError:
-            return Answer("TLS failed")
+            return Answer("the TLS connection failed")
         except requests.RequestException as error:
             # The library's message contains the URL.
             if isinstance(error, _NOT_SENT) or _is_unconnected(error):

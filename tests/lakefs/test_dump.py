@@ -103,7 +103,7 @@ def it_says_what_went_wrong_with_the_task(scripted: Scripted, server: LakeFSServ
         Answer(202, {"id": "task"}),
         Answer(200, {**RUNNING, "done": True, "error": "disk\nfull"}),
     ]
-    with pytest.raises(UnexpectedAnswer, match="the server says: disk full"):
+    with pytest.raises(UnexpectedAnswer, match="the server reported an error: disk full"):
         server.dump_refs("repo")
 
 

@@ -98,15 +98,15 @@ class DescribeARequestWithoutAnAnswer:
     @pytest.mark.parametrize(
         ("error", "message"),
         [
-            (vendor.ConnectTimeout("x"), "no connection within the time limit"),
-            (vendor.ReadTimeout("x"), "no answer within the time limit"),
-            (vendor.SSLError("x"), "TLS failed"),
-            (vendor.ConnectionError("x"), "no connection"),
-            (vendor.ConnectionError("NameResolutionError: x"), "the host name does not resolve"),
-            (vendor.ConnectionError("getaddrinfo failed"), "the host name does not resolve"),
+            (vendor.ConnectTimeout("x"), "the connection was not established within the time limit"),
+            (vendor.ReadTimeout("x"), "the server did not answer within the time limit"),
+            (vendor.SSLError("x"), "the TLS connection failed"),
+            (vendor.ConnectionError("x"), "the connection failed"),
+            (vendor.ConnectionError("NameResolutionError: x"), "the host name could not be resolved"),
+            (vendor.ConnectionError("getaddrinfo failed"), "the host name could not be resolved"),
             (vendor.ConnectionError("Connection refused"), "the connection was refused"),
-            (vendor.ConnectionError("Read timed out."), "no answer within the time limit"),
-            (vendor.SSLError("refused"), "TLS failed"),
+            (vendor.ConnectionError("Read timed out."), "the server did not answer within the time limit"),
+            (vendor.SSLError("refused"), "the TLS connection failed"),
             (ValueError("x"), "the request failed"),
         ],
     )
@@ -122,7 +122,7 @@ class DescribeARequestWithoutAnAnswer:
 
         found = unreachable(Slow("x"), "server prod", "list branches")
         assert (found.message, found.detail) == (
-            "cannot list branches: no answer within the time limit",
+            "cannot list branches: the server did not answer within the time limit",
             "Slow",
         )
 
@@ -158,18 +158,23 @@ class DescribeARequestWithoutAnAnswer:
         (
             412,
             "hook",
-            "something changed in the meantime, or a hook refused (hook)",
+            "the repository changed in the meantime, or a hook refused the request (hook)",
             "Run `lakeplan plan` again",
         ),
-        (403, "no", "this requires fs:ListBranches", "Grant the permission to the user"),
+        (403, "no", "this requires fs:ListBranches", "On the server, grant the permission to the user"),
         (
             403,
             "it is READ ONLY",
             "the repository is read-only",
-            "Remove it from the tree, or make it writable.",
+            "Remove the repository from the tree, or make it writable.",
         ),
         (404, "no such branch", "no such branch", ""),
-        (404, "Invalid API endpoint", "the server does not know this request", "Check the server's version"),
+        (
+            404,
+            "Invalid API endpoint",
+            "the server does not support this request",
+            "Check the server's version",
+        ),
     ],
 )
 def it_says_what_a_status_means_and_what_to_do(status: int, said: str, message: str, hint: str) -> None:
@@ -214,8 +219,8 @@ def it_blames_the_address_if_something_else_than_lakefs_refuses(body: str) -> No
     response.status_code, response._content = 403, body.encode()
     response.headers["Content-Type"] = "application/xml; charset=utf-8"
     found = refusal(response, operation="list repositories", where="server prod (http://s3)", repository=None)
-    assert str(found).startswith("server prod (http://s3): cannot list repositories: this does not look like")
-    assert found.message.endswith("a lakeFS API: the status is 403, the response application/xml")
+    assert str(found).startswith("server prod (http://s3): cannot list repositories: this is not a response")
+    assert found.message.endswith("from a lakeFS API (status 403, content type application/xml)")
     assert (type(found), "endpoint_url" in found.hint) == (PermissionDenied, True)
 
 
@@ -223,7 +228,10 @@ def it_says_that_a_repository_is_missing_only_of_a_repository() -> None:
     assert refused(404, "Repository not found").message == "the repository does not exist"
     assert type(refused(404, "repository not found", repository=None)) is NotFound
     unexplained = refused(404, "")
-    assert unexplained.message == "cannot list branches: status 404 without a message from lakeFS"
+    assert (
+        unexplained.message
+        == "cannot list branches: the server returned status 404 without a lakeFS error message"
+    )
     assert isinstance(unexplained, UnexpectedAnswer)
     assert unexplained.status == 404
     assert refused(403, "why", operation="dance").message == "cannot dance: a permission is missing"
@@ -252,7 +260,7 @@ def it_takes_a_short_line_of_what_a_server_says(body: bytes, text: str) -> None:
 def it_takes_an_html_404_for_no_lakefs_at_all(scripted: Scripted, server: LakeFSServer) -> None:
     scripted.script = [Answer(404, b"<html>nothing here</html>", {"Content-Type": "text/html"})]
     for ask in (server.get_repository, server.get_gc_rules):
-        with pytest.raises(UnexpectedAnswer, match="without a message from lakeFS"):
+        with pytest.raises(UnexpectedAnswer, match="without a lakeFS error message"):
             ask("repo")
 
 

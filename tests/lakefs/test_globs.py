@@ -42,7 +42,7 @@ READS = [policies, object_rules, protection]
     [
         (LONG, "has more than 1,024 characters"),
         (MANY, "has more than 1,000 patterns"),
-        (MUCH, "has more than 65,536 characters in all patterns"),
+        (MUCH, "have more than 65,536 characters in total"),
     ],
 )
 def it_refuses_more_than_it_can_compare(
