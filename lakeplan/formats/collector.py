@@ -179,7 +179,7 @@ def files_of_run(keys: Iterable[str], run_id: str) -> list[str]:
 def run_time(run_id: str) -> int:
     """Epoch seconds at which a run began, by its id. Raises FormatError for anything but a run id."""
     if not is_xid(run_id):
-        raise FormatError("this is not the id of a run", where=run_id, hint=HINT)
+        raise FormatError("this is not a valid run id", where=run_id, hint=HINT)
     return time_of_descending(run_id)
 
 
@@ -193,7 +193,9 @@ def read_uncommitted(data: bytes, *, name: str) -> UncommittedAddresses:
         raise FormatError("the file contains a null address", where=name, hint=HINT)
     if len(addresses) != file.metadata.num_rows:
         raise FormatError(
-            "the file has a different number of addresses than it states", where=name, hint=HINT
+            "the number of addresses in the file differs from the number in its metadata",
+            where=name,
+            hint=HINT,
         )
     return UncommittedAddresses(addresses, dates)
 

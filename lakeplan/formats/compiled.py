@@ -64,15 +64,17 @@ def _kernels() -> ModuleType | None:
     try:
         return _loaded(folder)
     except ModuleNotFoundError as error:
-        _log.info("decoding ranges with numpy: %s is not installed", error.name)
+        _log.info("%s is not installed, so ranges are decoded with numpy", error.name)
         return None
     except Exception as error:  # noqa: BLE001 - damaged files fail with anything
-        _log.info("cannot use the compiled code in %s (%s): compiling it again", folder, _named(error))
+        _log.info("cannot use the compiled code in %s (%s); compiling it again", folder, _named(error))
     shutil.rmtree(folder, ignore_errors=True)
     try:
         return _loaded(_own_temporary())
     except Exception as error:  # noqa: BLE001 - numpy decodes as well, only slower
-        _log.warning("decoding ranges with numpy: numba does not work here (%s)", _named(error))
+        _log.warning(
+            "numba does not work on this machine (%s), so ranges are decoded with numpy", _named(error)
+        )
         return None
 
 
@@ -124,7 +126,7 @@ def _code_folder() -> Path:
     folder, why = _kept_folder()
     if folder is not None:
         return folder
-    _log.info("not keeping compiled code: %s", why)
+    _log.info("the compiled code is not kept for later runs: %s", why)
     return _own_temporary()
 
 

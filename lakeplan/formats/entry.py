@@ -116,7 +116,7 @@ def decode_entry(path: bytes, message: bytes) -> Entry:
     if not 0 <= address_type <= max(AddressType):
         raise damaged(f"an entry has the unknown address type {address_type}")
     if size < 0:
-        raise damaged(f"an entry has the size {size}")
+        raise damaged(f"an entry has the invalid size {size}")
     return Entry(
         path=path.decode(errors="surrogateescape"),
         address=address,

@@ -52,7 +52,7 @@ def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
             raise ValueError("the manifest is not a JSON object")
         if document.get("fileFormat") != "Parquet":
             raise FormatError(
-                f"the inventory is in {str(document.get('fileFormat'))[:20]}, but only Parquet is supported",
+                f"the format is {str(document.get('fileFormat'))[:20]}, but only Parquet is supported",
                 where=name,
                 hint="Configure the inventory with Apache Parquet as its output format.",
             )
@@ -80,7 +80,7 @@ def _file(item: Any) -> InventoryFile:
         raise ValueError("a file has no size")
     md5 = _text(item, "MD5checksum").lower()
     if not _MD5.fullmatch(md5):
-        raise ValueError("MD5checksum is not a checksum")
+        raise ValueError("MD5checksum is not a valid MD5 checksum")
     return InventoryFile(_text(item, "key"), size, md5)
 
 
@@ -103,7 +103,7 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
         raise FormatError(
             "the file does not match its checksum in the manifest",
             where=name,
-            hint="Copy the whole inventory again, or use another one.",
+            hint="Copy the whole inventory again, or use a different inventory.",
         )
     with blame_parquet(name, "the file is not a complete Parquet file of an inventory"):
         table = read_parquet(open_parquet(data))
@@ -112,9 +112,9 @@ def read_inventory_file(data: bytes, *, bucket: str, md5: str, name: str) -> pa.
         missing = [column for column in _COLUMNS if column not in table.column_names]
         if missing:
             raise FormatError(
-                f"the inventory lacks these columns: {', '.join(missing)}",
+                f"these columns are missing from the inventory: {', '.join(missing)}",
                 where=name,
-                hint="Configure the inventory with the fields Size and LastModifiedDate.",
+                hint="Configure the inventory to include the fields Size and LastModifiedDate.",
             )
         return _current(table, bucket)
 
@@ -127,14 +127,14 @@ def _in_us(modified: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _current(table: pa.Table, bucket: str) -> pa.Table:
     if not pc.all(pc.equal(table["bucket"].cast(pa.string()), bucket), min_count=0, skip_nulls=False).as_py():
-        raise ValueError("a row belongs to another bucket")
+        raise ValueError("a row belongs to a different bucket")
     if "is_latest" in table.column_names:
         latest = table["is_latest"].cast(pa.bool_())
         if latest.null_count:
-            raise ValueError("a version does not say whether it is the latest")
+            raise ValueError("an entry does not state whether it is the latest version")
         table = table.filter(latest)
     elif "version_id" in table.column_names:
-        raise ValueError("the file lists versions but does not say which are the latest")
+        raise ValueError("the file lists versions, but does not state which ones are the latest")
     if "is_delete_marker" in table.column_names:
         table = table.filter(pc.invert(pc.fill_null(table["is_delete_marker"].cast(pa.bool_()), False)))
     modified = table["last_modified_date"]
@@ -153,7 +153,7 @@ def _current(table: pa.Table, bucket: str) -> pa.Table:
     }
     columns["e_tag"].validate(full=True)  # pyarrow reads texts that are not UTF-8
     if any(column.null_count for column in columns.values()):
-        raise ValueError("an object has no key, size or time")
+        raise ValueError("an object has no key, no size or no time")
     if len(table) and pc.min(columns["size"]).as_py() < 0:
         raise ValueError("a size is negative")
     return pa.table({name: column.combine_chunks() for name, column in columns.items()})

@@ -84,13 +84,13 @@ def read_part(
     ``sha256``."""
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise FormatError(
-            "the checksum differs, so the part was changed since the mark",
+            "the checksum does not match, so this part of the mark has changed since the mark was created",
             where=name,
             hint="Run `lakeplan sweep mark` again.",
         )
-    with blame_parquet(name, "the part is not a Parquet file"):
+    with blame_parquet(name, "this part of the mark is not a Parquet file"):
         table = read_parquet(open_parquet(data))
-    with blame_parquet(name, "the part has a text that is not UTF-8"):
+    with blame_parquet(name, "this part of the mark contains text that is not UTF-8"):
         table.validate(full=True)  # pyarrow read it without this check
     _check_columns(table, columns, name)
     return table
@@ -110,7 +110,7 @@ def _check_columns(table: pa.Table, columns: Sequence[str], name: str) -> None:
             odd.append(field.name)
     if odd:
         raise FormatError(
-            f"the file is not a part of a mark: column {odd[0]} is missing or has another type",
+            f"the file is not part of a mark: the column {odd[0]} is missing or has the wrong type",
             where=name,
             hint=HINT,
         )
@@ -175,9 +175,11 @@ def _read_record(data: bytes, name: str) -> tuple[pa.Table, int]:
     same = table.schema.equals(RESULTS)
     if not same or verified is None or not {*table.column("status").unique().to_pylist()} <= STATUSES:
         raise FormatError(
-            "the record of what became of these objects is damaged",
+            "the record of what the sweep did with these objects is damaged",
             where=name,
-            hint="Move the record elsewhere, then run the sweep again. The sweep looks for these objects in"
-            " the store.",
+            hint=(
+                "Move the record elsewhere, then run the sweep again. It checks in the store whether these"
+                " objects still exist."
+            ),
         )
     return table, verified

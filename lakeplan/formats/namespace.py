@@ -44,9 +44,9 @@ def check_not_nested(key: str) -> None:
     at = f"/{key}".find(f"/{METADATA_PREFIX}")
     if key.startswith(DATA_PREFIX) and at >= 0:
         raise FormatError(
-            f"another repository has its storage namespace inside this repository's namespace, at"
+            "the storage namespace of another repository is inside that of this repository, at"
             f" {key[: at - 1]}",
-            hint="Move one of them to its own namespace. Until then, neither can be swept.",
+            hint="Move one of the two repositories to its own namespace. Until then, neither can be swept.",
         )
 
 
@@ -85,7 +85,7 @@ def encode(raw: bytes) -> str:
 def decode(text: str) -> bytes:
     """The 12 bytes of an xid. Raises ValueError for other text."""
     if not is_xid(text):
-        raise ValueError(f"{text!r} is not an xid")
+        raise ValueError(f"{text!r} is not a valid xid")
     number = 0
     for character in text:
         number = number << 5 | _VALUE[character]

@@ -61,13 +61,13 @@ def open_parquet(data: bytes, *, exact: bool = False) -> pq.ParquetFile:
     if metadata.num_rows > limits.PARQUET_ROWS:
         raise limits.TooLarge(f"it has more than {limits.PARQUET_ROWS:,} rows")
     if any(len(group.chunks) != metadata.num_columns for group in groups):
-        raise pa.ArrowInvalid("a row group has another number of columns than the file")
+        raise pa.ArrowInvalid("a row group does not have the same number of columns as the file")
     texts = _check_columns(metadata.schema, groups)
     if exact and (
         sum(group.rows for group in groups) != metadata.num_rows
         or any(chunk.values != group.rows for group in groups for chunk in group.chunks)
     ):
-        raise pa.ArrowInvalid("the counts of rows in its footer do not agree")
+        raise pa.ArrowInvalid("the row counts in its footer contradict each other")
     _check_pages(data, [chunk for group in groups for chunk in group.chunks])
     file = pq.ParquetFile(
         io.BytesIO(data),
@@ -87,7 +87,7 @@ def blame_parquet(name: str, message: str) -> Iterator[None]:
     try:
         yield
     except limits.TooLarge as error:
-        raise FormatError(f"exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
+        raise FormatError(f"the file exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
 
@@ -136,7 +136,9 @@ def _check_pages(data: bytes, chunks: list[Chunk]) -> None:
         if pages > limits.PARQUET_PAGES:
             raise limits.TooLarge(f"it has more than {limits.PARQUET_PAGES:,} pages")
         if page.encoding == _DELTA_BYTE_ARRAY:
-            raise limits.TooLarge("its strings are encoded as DELTA_BYTE_ARRAY, whose size has no limit")
+            raise limits.TooLarge(
+                "its strings are encoded as DELTA_BYTE_ARRAY, whose decoded size cannot be limited"
+            )
 
 
 @dataclass(frozen=True)

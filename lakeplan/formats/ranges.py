@@ -290,12 +290,16 @@ def read_table(data: bytes, *, name: str, kind: str, verify_id: str | None) -> S
 def _check_kind(properties: Mapping[str, str], kind: str, name: str) -> None:
     stored = properties.get("type")
     if stored != kind:
-        raise FormatError(f"the file contains {stored or 'other data'}, not {kind}", where=name, hint=HINT)
+        raise FormatError(
+            f"the file contains {stored or 'different data'}, not {kind}", where=name, hint=HINT
+        )
 
 
 def _check_id(actual: str, wanted: str, name: str) -> None:
     if actual != wanted:
-        raise FormatError(f"the content has the id {actual}, not {wanted}", where=name, hint=HINT)
+        raise FormatError(
+            f"the id computed from the content is {actual}, but {wanted} was expected", where=name, hint=HINT
+        )
 
 
 MAX_RANGE_BYTES = 20 << 20

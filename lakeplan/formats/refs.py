@@ -262,7 +262,7 @@ def _read_all(id: str, read: ReadMetadata, entity: EntityName, decode: Callable[
         with blame(info.id):
             if len(table) != info.count:
                 records = count_of(len(table), "record")
-                raise damaged(f"the range has {records}, but its metarange says {info.count}")
+                raise damaged(f"the range has {records}, but its metarange states {info.count}")
             for _, value in table:
                 yield decode(split_value(value)[1])
 

@@ -102,7 +102,7 @@ class Frame:
 def open_frame(data: bytes) -> Frame:
     """Verifies the footer and the properties. Raises FormatError without a file name."""
     if len(data) < FOOTER_SIZE:
-        raise damaged(f"{len(data)} bytes are too few for an SSTable")
+        raise damaged(f"the file has only {len(data)} bytes, which is too few for an SSTable")
     if len(data) > limits.TABLE_BYTES:
         raise damaged(f"the file is larger than {limits.size_text(limits.TABLE_BYTES)}")
     limit = len(data) - FOOTER_SIZE
@@ -128,7 +128,7 @@ def _part_handles(data: bytes, parts: list[Handle], limit: int) -> Iterator[Hand
         handles = _index_handles(data, part, limit)
         count += len(handles)
         if count > limits.TABLE_RECORDS:
-            raise damaged("the index names more blocks than any file that lakeFS writes")
+            raise damaged("the index lists more blocks than any file written by lakeFS")
         yield from handles
 
 
@@ -136,7 +136,7 @@ def _check_places(handles: list[Handle]) -> None:
     """Checks that blocks follow one another, because an index may name a block many times."""
     for before, after in pairwise(handles):
         if after.offset < before.offset + before.size + TRAILER_SIZE:
-            raise damaged("the index names blocks that overlap")
+            raise damaged("the index lists blocks that overlap")
 
 
 def read_records(blocks: Blocks) -> list[tuple[bytes, bytes]]:
@@ -149,14 +149,14 @@ def read_records(blocks: Blocks) -> list[tuple[bytes, bytes]]:
             user_key = _user_key(key)
             key_bytes += len(key)
             if last is not None and user_key <= last:
-                raise damaged("keys are out of order")
+                raise damaged("the keys in the file are out of order")
             last = user_key
             records.append((user_key, value))
         if key_bytes > limits.TABLE_KEY_BYTES or len(records) > limits.TABLE_RECORDS:
-            raise damaged("the file has more records, or longer keys, than any file that lakeFS writes")
+            raise damaged("the file has more records, or longer keys, than any file written by lakeFS")
     if len(records) != blocks.count:
         raise damaged(
-            f"the file has {count_of(len(records), 'record')}, but its properties say {blocks.count}"
+            f"the file has {count_of(len(records), 'record')}, but its properties state {blocks.count}"
         )
     return records
 
@@ -201,7 +201,9 @@ def _user_key(key: bytes) -> bytes:
     if len(key) < KEY_TRAILER_SIZE:
         raise damaged("a key is too short")
     if key[-KEY_TRAILER_SIZE] != KIND_SET:
-        raise damaged(f"a record has the kind {key[-KEY_TRAILER_SIZE]}, but lakeFS writes only sets")
+        raise damaged(
+            f"a record has the kind {key[-KEY_TRAILER_SIZE]}, but lakeFS writes only records of the kind SET"
+        )
     return key[:-KEY_TRAILER_SIZE]
 
 

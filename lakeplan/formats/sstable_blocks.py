@@ -85,14 +85,17 @@ def load_block(data: bytes, handle: Handle, limit: int) -> bytes:
     try:
         size = int(cramjam.snappy.decompress_raw_len(raw)) if is_packed else len(raw)
         if is_packed and size > limits.SNAPPY_RATIO * len(raw):
-            raise damaged(f"the block at {handle.offset} claims more data than Snappy can compress into it")
+            raise damaged(
+                f"the header of the block at {handle.offset} states more data than Snappy can compress into"
+                " it"
+            )
         if size > limits.BLOCK_BYTES:
             raise damaged(
-                f"the block at {handle.offset} claims a larger decompressed size than lakeFS ever writes"
+                f"the header of the block at {handle.offset} states a larger size than lakeFS ever writes"
             )
         return bytes(cramjam.snappy.decompress_raw(raw)) if is_packed else raw
     except cramjam.DecompressionError as error:
-        raise damaged(f"the block at {handle.offset} does not decompress") from error
+        raise damaged(f"the block at {handle.offset} cannot be decompressed") from error
 
 
 def check_block(data: bytes, handle: Handle, limit: int) -> int:
@@ -114,7 +117,7 @@ def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
     count = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 - 4 * count
     if count == 0 or end < 0:
-        raise damaged("a block's restart points do not fit into the block")
+        raise damaged("the restart points of a block do not fit into it")
     if count > limits.TABLE_RECORDS:
         raise damaged(f"a block has more than {limits.TABLE_RECORDS:,} restart points")
     points = struct.unpack_from(f"<{count}I", block, end)
@@ -146,12 +149,12 @@ def read_entries(block: bytes) -> list[tuple[bytes, bytes]]:
             if shared:
                 raise damaged("an entry at a restart point shares bytes with the key before it")
         if shared > len(key):
-            raise damaged("an entry shares more bytes with the key before it than that key has")
+            raise damaged("an entry shares more bytes with the key before it than that key contains")
         if shared + unshared > limits.KEY_BYTES:
             raise damaged(f"a key is longer than {limits.KEY_BYTES:,} bytes")
         budget -= shared + unshared
         if budget < 0 or len(entries) >= limits.TABLE_RECORDS:
-            raise damaged("a block has more keys, or longer ones, than any that lakeFS writes")
+            raise damaged("a block has more keys, or longer keys, than any block written by lakeFS")
         key = key[:shared] + block[position:value_start]
         entries.append((key, block[value_start:value_end]))
         position = value_end

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from lakeplan import limits
 from lakeplan.errors import FormatError
 
-HINT = "Check the file. It is damaged or not a lakeFS file, and nothing in it was used."
+HINT = "Check the file. It is damaged, or it is not a lakeFS file. Nothing in it was used."
 
 
 def damaged(message: str) -> FormatError:
@@ -31,7 +31,9 @@ def blame(name: str) -> Iterator[None]:
     except IndexError as error:
         raise FormatError("the file ends in the middle of a value", where=name, hint=HINT) from error
     except UnicodeDecodeError as error:
-        raise FormatError("a text is not UTF-8", where=name, hint=HINT, detail=str(error)) from error
+        raise FormatError(
+            "the file contains text that is not UTF-8", where=name, hint=HINT, detail=str(error)
+        ) from error
 
 
 MAX_UINT64 = 2**64 - 1
@@ -103,10 +105,10 @@ def split_value(value: bytes) -> tuple[bytes, bytes]:
     length, position = read_uvarint(value, 0, end)
     middle = position + (length >> 1)
     if length & 1 or middle > end:
-        raise damaged("the identity of a record does not fit into its value")
+        raise damaged("the identity of a record extends beyond the record")
     size, start = read_uvarint(value, middle, end)
     if size & 1 or start + (size >> 1) != end:
-        raise damaged("the message of a record does not fit into its value")
+        raise damaged("the message of a record extends beyond the record")
     return value[position:middle], value[start:]
 
 
@@ -147,9 +149,9 @@ def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif kind in _FIXED_SIZES:
             size = _FIXED_SIZES[kind]
         else:
-            raise damaged(f"a protobuf field has the wire type {kind}")
+            raise damaged(f"a protobuf field has the unsupported wire type {kind}")
         if position + size > end:
-            raise damaged("a protobuf field runs past its message")
+            raise damaged("a protobuf field runs past the end of its message")
         yield number, data[position : position + size]
         position += size
 
@@ -205,7 +207,7 @@ def timestamp_us(message: bytes) -> int:
         elif number == 2:
             nanos = as_int32(value)
     if not -LAST_SECOND <= seconds <= LAST_SECOND:
-        raise damaged("a timestamp is outside the calendar")
+        raise damaged("a timestamp is outside the supported range")
     if not 0 <= nanos < 10**9:
         raise damaged("a time has more than 999,999,999 nanoseconds")
     return seconds * 1_000_000 + nanos // 1000

@@ -59,7 +59,7 @@ class HostClient:
     def __init__(self, name: str, api: str, header: str, token: Secret, retries: RetryPolicy) -> None:
         if urlsplit(api).scheme not in ("http", "https"):
             raise UsageError(
-                f"the API of {name} is not an http or https URL",
+                f"the API address of {name} is not an http or https URL",
                 hint="Check the variable that contains the URL.",
             )
         self.name, self._api, self._retries = name, api.rstrip("/"), retries
@@ -90,7 +90,7 @@ class HostClient:
         try:
             return self.call("GET", path).json()
         except ValueError as error:
-            raise self._failed(f"GET {path}", f"the answer is not JSON ({error})") from None
+            raise self._failed(f"GET {path}", f"the response is not JSON ({error})") from None
 
     def pages(self, path: str, key: str | None = None, *, most: int = limits.HOST_ITEMS) -> Iterator[Any]:
         """Yield every item of a listing. Raises HostError if there are more than ``most``."""
@@ -100,13 +100,13 @@ class HostClient:
             answer = self.get(f"{path}{separator}per_page={PAGE}&page={number}")
             items = answer if key is None else answer.get(key) if isinstance(answer, dict) else None
             if not isinstance(items, list):
-                raise self._failed(f"GET {path}", "the answer is not a list")
+                raise self._failed(f"GET {path}", "the response is not a list")
             yield from items
             total += len(items)
             if len(items) < PAGE:
                 return
             if total >= most:
-                raise self._failed(f"GET {path}", f"there are more than {most:,} items")
+                raise self._failed(f"GET {path}", f"the list has more than {most:,} items")
             number += 1
 
     def download(self, path: str) -> bytes:
@@ -137,7 +137,7 @@ class HostClient:
             except (requests.RequestException, ValueError) as error:
                 # The library's message is omitted, because it may contain a signed URL.
                 if last or isinstance(error, ValueError):
-                    raise self._failed(what, f"no answer ({type(error).__name__})") from None
+                    raise self._failed(what, f"the host did not respond ({type(error).__name__})") from None
             else:
                 if last or answer.status not in _RETRIED:
                     return answer
@@ -165,7 +165,8 @@ class HostClient:
         hints = {
             401: "Check the token.",
             403: "Check the permissions of the job's token.",
-            404: "Check the permissions of the job's token, and that the repository and the request exist.",
+            404: "Check the permissions of the job's token, and that the repository and the pull request or"
+            " merge request exist.",
         }
         return HostError(
             f"{what.partition('?')[0]}: {reason}",

@@ -218,7 +218,7 @@ def plan_again(host: GitHub, asked: Asked, workflow: str) -> str:
     pull = host.pull(asked.number)
     request = host.request_of(pull)
     if pull["state"] != "open":
-        raise NotAllowed("the pull request is not open", hint="Open a new one.")
+        raise NotAllowed("the pull request is not open", hint="Open a new pull request.")
     if not request.own:
         raise NotAllowed(
             "the pull request is from a fork, which cannot get the credentials that a plan needs",
@@ -227,12 +227,15 @@ def plan_again(host: GitHub, asked: Asked, workflow: str) -> str:
     runs = [run for run in host.runs_of(request.head) if host.is_planning(run, request, workflow)]
     earlier = [run for run in runs if moment(run["created_at"]) <= asked.at]
     if not earlier:
-        reason = "has a new commit since the comment" if runs else "has no plan of its last commit"
-        raise NotAllowed(f"the pull request {reason}", hint="Comment again once its plan has finished.")
+        reason = "has a new commit since the comment" if runs else "has no plan for its last commit"
+        raise NotAllowed(
+            f"the pull request {reason}", hint="Comment again once the plan of the last commit has finished."
+        )
     newest = max(earlier, key=lambda run: int(run["id"]))
     if newest.get("status") != "completed":
         raise NotAllowed(
-            "the plan of this pull request is already running", hint="Comment again once it has finished."
+            "the plan of this pull request is already running",
+            hint="Comment again once the plan has finished.",
         )
     host.rerun(int(newest["id"]))
     return f"planning {request.head} again"
@@ -242,12 +245,12 @@ def check_member(host: GitHub, asked: Asked, team: str | None, token: str) -> No
     """Raise NotAllowed unless the person is in ``team``, which the tree on the default branch names."""
     if team is None or not _TEAM.fullmatch(team):
         raise NotAllowed(
-            "the tree names no team that may approve marks",
+            "the tree does not name a team that may approve marks",
             hint="Add `approvers: ORGANIZATION/TEAM` to lakeplan.yaml in a pull request.",
         )
     if not token:
         raise NotAllowed(
-            "lakeplan cannot read the members of the team",
+            "lakeplan has no token to read the members of the team",
             hint="Set the secret LAKEPLAN_TEAM_TOKEN to a token that may read the organization's members.",
         )
     if not host.is_in_team(asked.login, team, Secret(token)):
@@ -262,21 +265,23 @@ def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
     requests = host.merged_as(commit) if commit is not None and COMMIT.fullmatch(commit) else []
     if not requests:
         raise NotAllowed(
-            "the mark was made from a commit that is not the merge of a pull request",
-            hint="Approve it with `lakeplan sweep approve`, or mark again after a merge.",
+            "the mark was created from a commit that is not the merge of a pull request",
+            hint="Approve the mark with `lakeplan sweep approve`, or create a new mark after a merge.",
         )
     request = next((one for one in requests if one.number == asked.number), requests[0])
     if request.number != asked.number:
         raise NotAllowed(
-            f"the mark was made from the merge of #{request.number}, but this is #{asked.number}",
-            hint=f"Comment on #{request.number}.",
+            f"the mark was created from the merge of #{request.number}, but the comment is on"
+            f" #{asked.number}",
+            hint=f"Comment on #{request.number} instead.",
         )
     if moment(host.pull(asked.number)["merged_at"]) > asked.at:
-        raise NotAllowed("the comment was written before the merge", hint="Comment again.")
+        raise NotAllowed("the comment was written before the pull request was merged", hint="Comment again.")
     if asked.login.lower() in {one.author.lower() for one in requests}:
         raise NotAllowed(
-            "the author of the pull request that the mark was made from cannot approve it",
-            hint="Ask another member of the team.",
+            "the mark was created from this pull request, so the author of the pull request cannot approve"
+            " the mark",
+            hint="Ask another member of the team to approve the mark.",
         )
     return request
 

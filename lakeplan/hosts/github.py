@@ -90,7 +90,7 @@ class GitHub:
             return "HEAD^1"  # the merge commit is checked out
         base = str((self.event.get("merge_group") or {}).get("base_sha", ""))
         if not COMMIT.fullmatch(base):
-            raise HostError("the event of the merge queue has no base commit", hint="Run the job again.")
+            raise HostError("the merge queue event does not contain a base commit", hint="Run the job again.")
         return base
 
     def head(self) -> str:
@@ -213,8 +213,8 @@ class GitHub:
             # The run of that pull request has the same head and path, but the workflow file of another
             # branch.
             raise NoPlan(
-                f"the same commit is also proposed for {', '.join(others)}",
-                hint="Push a new commit and open only one pull request for it.",
+                f"other pull requests propose the same commit for {', '.join(others)}",
+                hint="Push a new commit, and open only one pull request for that commit.",
             )
         moved = [
             str(event["created_at"])
@@ -299,7 +299,7 @@ def unpacked(data: bytes) -> dict[str, bytes]:
     HostError for an archive that is damaged or too large."""
     try:
         if data.count(_MEMBER) > limits.ARTIFACT_MEMBERS:  # opening it would list them all in memory
-            raise TooLarge(f"it has more than {limits.ARTIFACT_MEMBERS} files")
+            raise TooLarge(f"it contains more than {limits.ARTIFACT_MEMBERS} files")
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             contents = {}
             for member in archive.infolist():
@@ -313,11 +313,11 @@ def unpacked(data: bytes) -> dict[str, bytes]:
             return contents
     except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, RuntimeError) as error:
         reason = str(error) if isinstance(error, TooLarge) else "it is damaged"
-        raise HostError(f"the artifact of the plan was refused: {reason}", hint="Plan again.") from None
+        raise HostError(f"the plan artifact was refused: {reason}", hint="Plan again.") from None
 
 
 def _no_plan(request: Request) -> NoPlan:
     return NoPlan(
         f"there is no plan for pull request {request.number} at {request.head}, or the plan has expired",
-        hint="Open a new pull request, whose workflow makes a new plan.",
+        hint="Open a new pull request. Its workflow then creates a new plan.",
     )

@@ -52,7 +52,9 @@ class GitLab:
         names = ("CI_MERGE_REQUEST_TARGET_BRANCH_SHA", "CI_MERGE_REQUEST_DIFF_BASE_SHA")
         base = next((self.environ[name] for name in names if self.environ.get(name)), "")
         if not base:
-            raise HostError("this pipeline has no base commit", hint="Run the pipeline for a merge request.")
+            raise HostError(
+                "this pipeline does not have a base commit", hint="Run this job in a merge request pipeline."
+            )
         return base
 
     def is_fork(self) -> bool:
@@ -190,5 +192,5 @@ class GitLab:
 def _no_plan(request: Request) -> NoPlan:
     return NoPlan(
         f"there is no plan for merge request {request.number} at {request.head}, or the plan has expired",
-        hint="Open a new merge request, whose pipeline makes a new plan.",
+        hint="Open a new merge request. Its pipeline then creates a new plan.",
     )

@@ -59,7 +59,7 @@ class Drawing:
         try:
             return CommitGraph.from_refs(Refs(commits, branches, tags))
         except LakeplanError as error:
-            raise LakeplanError(f"this is not a history: {error.message}") from error
+            raise LakeplanError(f"the commits do not form a valid history: {error.message}") from error
 
     def commit_of(self, ref: str) -> str | None:
         """The commit that a branch, a tag or a commit's name means."""
@@ -123,7 +123,7 @@ def contents_of(drawing: Drawing, graph: CommitGraph) -> Contents:
         version = tree.get(drawn.path)
         others = Contents(trees, staged).versions(drawing, drawn.same_as or "")
         if len(others) != 1 or version is None:
-            unknown.append((drawn.source, f"same_as: {drawn.same_as!r} does not name exactly one object"))
+            unknown.append((drawn.source, f"same_as: {drawn.same_as!r} must match exactly one object"))
             continue
         # The path has the shared version also in commits that inherited it.
         (shared,) = others

@@ -112,7 +112,7 @@ class CommitGraph:
         except KeyError:
             raise LakeplanError(
                 f"there is no commit {commit_id} in this history",
-                hint="Give the full id of a commit of this repository.",
+                hint="Use the full id of a commit in this repository.",
             ) from None
 
     def without_branches(self, branch_ids: Collection[str]) -> CommitGraph:
@@ -204,7 +204,7 @@ def _dates(commits: list[Commit]) -> array[int]:
     except OverflowError:
         odd = next(c for c in commits if not -(2**63) <= c.creation_us < 2**63)
         raise LakeplanError(
-            f"the creation date of commit {odd.id} is outside any calendar ({odd.creation_us} µs)",
+            f"the creation date of commit {odd.id} is outside the supported range ({odd.creation_us} µs)",
             hint=_READ_AGAIN,
         ) from None
 
@@ -219,7 +219,7 @@ def _heads(branches: list[Branch], index: dict[str, int]) -> array[int]:
         if head is None:
             raise LakeplanError(
                 f"the HEAD {branch.commit_id} of branch {branch.id} is missing",
-                hint="Read the commits that missing_heads returns, or read the refs again.",
+                hint="Read the repository's refs again, or read the missing HEAD commits separately.",
             )
         heads.append(head)
     return heads

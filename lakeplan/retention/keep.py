@@ -133,9 +133,12 @@ def hold_problem(hold: Hold, refs: Refs) -> str:
     named = commits_named(hold, refs)
     if not named:
         kind = hold.kind
-        return f"the hold on {kind} {hold.name!r} keeps nothing: the repository has no {kind} of that name"
+        return f"the hold on {kind} {hold.name!r} keeps nothing: the repository has no {kind} with that name"
     if hold.kind == "commit" and len(named) > 1:
-        return f"the hold on commit {hold.name} is ambiguous: {len(named)} commit ids begin with it"
+        return (
+            f"the hold on commit {hold.name} is ambiguous: {len(named)} commit ids begin with these"
+            " characters"
+        )
     return ""
 
 
@@ -189,7 +192,9 @@ def prefix_problem(prefix: str) -> str:
 
 def _with_example(problem: str, text: str) -> str:
     nested = prefix_problem(text) if text else ""
-    return f"{problem}; write {text!r}" if text and not nested else f"{problem}; write one such as 'legal/'"
+    return (
+        f"{problem}; write {text!r}" if text and not nested else f"{problem}; write a prefix such as 'legal/'"
+    )
 
 
 class Keep(IntFlag):
@@ -238,7 +243,7 @@ def keep_masks(graph: CommitGraph, refs: Refs, rules: KeepRules) -> list[int]:
     if not graph.branches:
         raise LakeplanError(
             "the repository has no branches, so nothing would be kept",
-            hint="Read the refs again. If this repeats, do not sweep the repository.",
+            hint="Read the refs again. If the error remains, do not sweep the repository.",
         )
     masks = _rule_masks(graph, rules)
     if rules.pins:
@@ -293,7 +298,10 @@ def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[i
             raise LakeplanError(
                 f"the hold on {record.kind} {record.name!r} kept commit {record.commit_id}, which is no"
                 " longer in the repository",
-                hint="Find out why. If its data may be deleted, remove the hold from the tree.",
+                hint=(
+                    "Find out why the commit is gone. If its data may be deleted, remove the hold from the"
+                    " tree."
+                ),
             )
     return {commit for _, commits in _named(graph, refs, rules) for commit in commits}
 
@@ -302,7 +310,7 @@ def _instead_of(recorded: set[str]) -> str:
     if not recorded:
         return "Correct the hold in the tree, or remove it."
     ids = ", ".join(sorted(recorded)[:3])
-    return f"Hold the commit that it kept instead ({ids}), or remove the hold from the tree."
+    return f"Replace the hold with one on the commit that it kept ({ids}), or remove the hold from the tree."
 
 
 def _set(masks: list[int], flags: Iterable[int], bit: int) -> None:

@@ -106,11 +106,11 @@ def why_nothing(pattern: str, rule: NameRule) -> str | None:
         if part in ("*", "?"):
             continue
         if part.startswith("[^"):
-            return f"{part} does not mean `none of these`: write [!{part[2:]}"
+            return f"{part} does not exclude these characters; write [!{part[2:]} instead"
         if not any(fnmatchcase(c, part) for c in rule.rest) or (part == "["):
             return _why_no_character(part, rule)
     if not _is_possible(tokens(pattern), rule):
-        return f"no {rule.what} can have such a name"
+        return f"no {rule.what} name can have this form"
     return None
 
 
@@ -150,11 +150,11 @@ def why_no_tag(pattern: str) -> str | None:
     lakeFS refuses (``/ ^ : ? * [ \\`` and white space)."""
     for part in tokens(pattern):
         if part.startswith("[^"):
-            return f"{part} does not mean `none of these`: write [!{part[2:]}"
+            return f"{part} does not exclude these characters; write [!{part[2:]} instead"
         if part == "[":
-            return "the [ is never closed"
+            return "the [ has no closing ]"
         if part in "/^:\\" or part.isspace():
-            return f"no tag has {part!r} in its name"
+            return f"a tag name cannot contain {part!r}"
     return None
 
 
@@ -204,12 +204,14 @@ def _safe_parts(token: str) -> list[str]:
 
 def _why_no_character(part: str, rule: NameRule) -> str:
     if part == "[":
-        return "the [ is never closed"
+        return "the [ has no closing ]"
     if _is_class(part):
-        return f"{part} matches no character of a {rule.what}'s name"
+        return f"{part} does not match any character that a {rule.what} name can contain"
     if part in "{},":
-        return f"no {rule.what} has {part!r} in its name: write several patterns instead of an {{a,b}} group"
-    return f"no {rule.what} has {part!r} in its name"
+        return (
+            f"a {rule.what} name cannot contain {part!r}; write several patterns instead of an {{a,b}} group"
+        )
+    return f"a {rule.what} name cannot contain {part!r}"
 
 
 def share_a_name(one: str, other: str, rule: NameRule) -> bool:
@@ -370,8 +372,8 @@ class Expansion:
         """Warnings for reviewers. Unknown branches are left to the caller, which may have expanded over only
         some of the branches."""
         lowered = tuple(
-            f"{low.exact.source}: branch {low.exact.name!r} has {low.exact.retention_days} days of its own, "
-            f"fewer than the {low.pattern.retention_days} days of the pattern {low.pattern.name!r} "
+            f"{low.exact.source}: the rule of branch {low.exact.name!r} keeps {low.exact.retention_days}"
+            f" days, fewer than the {low.pattern.retention_days} days of the pattern {low.pattern.name!r} "
             f"({low.pattern.source})"
             for low in self.lowered
         )

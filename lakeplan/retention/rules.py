@@ -28,7 +28,10 @@ _REACH_DAYS = 2
 def to_us(moment: datetime) -> int:
     """UTC microseconds of an aware datetime. Raises UsageError for a naive one."""
     if moment.utcoffset() is None:
-        raise UsageError(f"the time {moment.isoformat()} has no time zone", hint="Add Z or an offset.")
+        raise UsageError(
+            f"the time {moment.isoformat()} has no time zone",
+            hint="Add a time zone to the time: Z for UTC, or an offset such as +02:00.",
+        )
     return (moment - _EPOCH) // _MICROSECOND
 
 

@@ -93,9 +93,12 @@ class Store:
 
 def _unusable(path: Path, error: OSError | sqlite3.DatabaseError) -> UsageError:
     return UsageError(
-        f"cannot use the sandbox's state: {getattr(error, 'strerror', None) or error}",
+        f"cannot use the sandbox's data: {getattr(error, 'strerror', None) or error}",
         where=str(path),
-        hint="Choose another folder. Another sandbox may be running there, or the file is damaged.",
+        hint=(
+            "Choose a different folder. Another sandbox may be running in this one, or the file may be"
+            " damaged."
+        ),
     )
 
 

@@ -59,7 +59,7 @@ class SeedClient:
             )
         except (requests.RequestException, ValueError) as error:
             raise ServerUnreachable(
-                "the server does not answer",
+                "the server does not respond",
                 where=where,
                 hint="Check that the server is running. `lakeplan sandbox up` starts one.",
                 detail=str(error),
@@ -81,7 +81,7 @@ class SeedClient:
         message = _message(answer)
         if answer.status_code == 401:
             return AuthenticationFailed(
-                f"the server refuses the credentials: {message}",
+                f"the server refused the credentials: {message}",
                 where=where,
                 hint="Check --access-key and --secret-key, or LAKEPLAN_ACCESS_KEY and LAKEPLAN_SECRET_KEY.",
             )
@@ -124,7 +124,7 @@ def run_seed(
         raise UsageError(
             f"these repositories already exist: {', '.join(existing)}",
             where=client.endpoint_url,
-            hint="Add --skip-existing to create only the others.",
+            hint="Add --skip-existing to create only the repositories that do not exist yet.",
         )
     made = []
     for repository in seed.repositories:
@@ -253,7 +253,7 @@ class _Runner:
         raise UsageError(
             f"no commit on {step.first} got an id that sorts before the HEAD of {step.then}",
             where=self._place,
-            hint="Run `lakeplan sandbox seed` again on a new sandbox: the ids of commits are random.",
+            hint="Commit ids are random. Run `lakeplan sandbox seed` again on a new sandbox.",
         )
 
     def _head(self, branch: str) -> str:

@@ -75,14 +75,14 @@ def load(text: str, file: str) -> yaml.Node:
                 raise ConfigError(
                     f"{_position(event.start_mark)}aliases are not supported",
                     where=file,
-                    hint="Write the value out.",
+                    hint="Write out the value instead.",
                 )
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         place = _position(error.problem_mark)
         raise ConfigError(f"{place}{error.problem or error.context}", where=file) from error
     except yaml.YAMLError as error:
-        raise ConfigError("this is not YAML", where=file, detail=str(error)) from error
+        raise ConfigError("the file is not valid YAML", where=file, detail=str(error)) from error
     if root is None:
         raise ConfigError("the seed file is empty", where=file, hint="Start the file with `repositories:`")
     return root
@@ -117,9 +117,9 @@ class Mapped:
 
     def _insert(self, key: yaml.Node, value: yaml.Node) -> None:
         if not isinstance(key, yaml.ScalarNode):
-            self._problems.add(key, self.path, "a key must be a word")
+            self._problems.add(key, self.path, "a key must be plain text")
         elif key.value in self._values:
-            self._problems.add(key, self.child(key.value), "is given twice")
+            self._problems.add(key, self.child(key.value), "appears twice")
         else:
             self._values[key.value] = value
             self._keys[key.value] = key
@@ -224,7 +224,7 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
     """The nearest known word, or all of them."""
     words = sorted(known)
     if near := get_close_matches(name, words, 1):
-        return f", did you mean `{near[0]}`?"
+        return f"; did you mean `{near[0]}`?"
     return f": use `{words[0]}`" if len(words) == 1 else f": use one of {', '.join(words)}"
 
 
@@ -498,7 +498,7 @@ def _step(node: yaml.Node, path: str, problems: Problems) -> PlacedStep | None:
     step = STEPS[name](**values)
     body.done()
     if isinstance(step, Upload) and step.count > 1 and step.path and not step.path.endswith("/"):
-        problems.add(body.node, body.path, "several objects need a path that ends in `/`")
+        problems.add(body.node, body.path, "with `count`, the path must end in `/`")
     return PlacedStep(step, problems.place(node))
 
 
@@ -506,5 +506,5 @@ def _check_names(seeds: list[RepositorySeed], nodes: list[yaml.Node], problems: 
     names: set[str] = set()
     for seed, node in zip(seeds, nodes, strict=True):
         if seed.name and seed.name in names:
-            problems.add(node, "repositories", f"two repositories have the name {seed.name}")
+            problems.add(node, "repositories", f"two repositories are named {seed.name}")
         names.add(seed.name)

@@ -232,7 +232,8 @@ class SandboxHandle:
         except OSError as error:
             sandbox.service.store.close()
             raise UsageError(
-                f"cannot listen on port {port}: {error.strerror}", hint="Use --port 0 for a free port."
+                f"cannot listen on port {port}: {error.strerror}",
+                hint="Use --port 0 to choose a free port automatically.",
             ) from error
         self._stopped = False
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)

@@ -45,7 +45,9 @@ def write_archive(target: Path, *, schemas: Path | None = None) -> tuple[str, ..
         raise LakeplanError(
             "lakeplan is running from an archive and cannot write another one",
             where=str(_ROOT),
-            hint="Use that archive, or run the command where lakeplan is installed.",
+            hint=(
+                "Use the existing archive, or run the command in an environment where lakeplan is installed."
+            ),
         )
     needed = needed_packages()
     paths = sorted(schemas.glob("*.json")) if schemas is not None else ()
@@ -88,5 +90,5 @@ def needed_packages() -> tuple[str, ...]:
     except metadata.PackageNotFoundError as error:
         raise LakeplanError(
             f"{error.name} is not installed, so its version is unknown",
-            hint="Run the command where lakeplan was installed with pip.",
+            hint="Run the command in an environment where lakeplan was installed with pip.",
         ) from error

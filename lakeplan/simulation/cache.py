@@ -87,7 +87,7 @@ class FolderCache:
                 os.replace(file.name, path)
             self._put += len(data)
         except OSError as error:  # a full disk is no reason to stop
-            _log.info("%s was not written: %s", path, error.strerror)
+            _log.info("%s could not be written to the cache: %s", path, error.strerror)
         if self._put > self._limit * (1 - ROOM):
             self.trim()
 
@@ -142,7 +142,7 @@ class StoreCache:
         try:
             stored = self._opened().read(key)
         except StorageError as error:
-            _log.debug("the cache was not read: %s", error)
+            _log.debug("the cache could not be read: %s", error)
             return None
         return stored.data if stored is not None else None
 

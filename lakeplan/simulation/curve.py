@@ -126,7 +126,7 @@ def _points(request: CurveRequest, varied: Sequence[Varied]) -> tuple[ServerPoin
         raise UsageError(
             f"{len(varied)} curves with {len(request.points) + 1} points each are too many: the maximum"
             f" is {MAX_VERDICT_BITS - 1} points in total",
-            hint="Use fewer --at or --branch options.",
+            hint="Use fewer --at options or fewer --branch options.",
         )
     points: list[ServerPoint] = []
     for curve, one in enumerate(varied):
@@ -349,10 +349,10 @@ def _horizon(request: CurveRequest, left: Mapping[int, Amount]) -> HorizonRow | 
 
 def _warnings(request: CurveRequest, given: CurveInput, curves: list[CurveRow]) -> list[str]:
     missing, beyond = left_out(request, given.graph)
-    notes = [f"no such branch: {branch}" for branch in missing]
+    notes = [f"branch {branch} does not exist" for branch in missing]
     if beyond:
         more = count_of(len(beyond), "more branch has", "more branches have")
-        notes.append(f"{more} rules but no curve here; select branches with --branch")
+        notes.append(f"{more} rules but no curve in this report; use --branch to select branches")
     notes += [f"not seen: {what}" for what in given.blind_to]
     if given.staged.run_id is None:
         notes.append(
@@ -366,8 +366,9 @@ def _warnings(request: CurveRequest, given: CurveInput, curves: list[CurveRow]) 
         notes.append(given.source.inventory.warning())
     if any(point["at_risk"]["objects"] for one in curves for point in one["server"]):
         notes.append(
-            "at some retention periods the server deletes objects that its documented rule keeps, because its"
-            " walk can stop early. The server's curve may also differ between the computed points"
+            "at some retention periods, the server deletes objects that its documented rule keeps, because"
+            " its walk over the commits can stop early. Between the computed points, the server's curve may"
+            " differ from the one shown"
         )
     return notes
 

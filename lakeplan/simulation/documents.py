@@ -48,7 +48,7 @@ class SimulateRequest:
 
 
 NO_RUN = "no list of uncommitted objects was found, so uncommitted objects may be shown as garbage"
-METADATA_ONLY = "storage was not listed, so figures are upper bounds, and the minimum age is not considered"
+METADATA_ONLY = "storage was not listed, so the numbers are upper bounds and do not consider the minimum age"
 MAX_ROWS = 20
 """The most prefixes and branches in the summary. The tables have all."""
 
@@ -387,11 +387,14 @@ def _warnings(
         unknown = sorted(set(one.rule_set.rules.branches) - known)
         if unknown:
             more = ", …" if len(unknown) > MAX_ROWS else ""
-            warnings.append(f"{one.rule_set.name}: no such branch: {', '.join(unknown[:MAX_ROWS])}{more}")
+            warnings.append(
+                f"{one.rule_set.name}: the rules name branches that do not exist:"
+                f" {', '.join(unknown[:MAX_ROWS])}{more}"
+            )
         if one.commits_at_risk:
             warnings.append(
-                f"{one.rule_set.name}: the server lets {count_of(one.commits_at_risk, 'commit')} expire that"
-                " its documented rule keeps"
+                f"{one.rule_set.name}: the server does not keep {count_of(one.commits_at_risk, 'commit')}"
+                " that its documented rule keeps"
             )
     if side is None:
         return warnings
@@ -411,8 +414,8 @@ def _warnings(
         if objects := of.totals.protected_by_alias.objects:
             warnings.append(
                 f"{name}: {count_of(objects, 'object is', 'objects are')} kept only because an address in a"
-                " kept commit has another URL or an unusual spelling and may refer to stored objects"
-                + ("" if request.storage_namespace else "; set --storage-namespace to be sure")
+                " kept commit has a different URL or an unusual spelling, and may refer to stored objects"
+                + ("" if request.storage_namespace else "; use --storage-namespace to resolve such addresses")
             )
     return warnings
 

@@ -237,9 +237,11 @@ class ForeignReader:
     def _wrong(self, where: str) -> LakeplanError:
         place = self._cache.where if self._cache else ""
         return SimulationFailed(
-            "the cached full addresses of another repository differ from the stored ones",
+            "the cached addresses of another repository differ from those in its storage",
             where=where,
-            hint=f"Remove {place}, find out who wrote there, and run `lakeplan sweep mark` again.",
+            hint=(
+                f"Remove the cache in {place}, find out who changed it, and run `lakeplan sweep mark` again."
+            ),
         )
 
 
@@ -289,7 +291,10 @@ def open_foreign_cache(environ: Mapping[str, str], tree: Path) -> FolderForeignC
     top = _checkout_of(tree)
     for folder in folders:
         if top in Path(os.path.realpath(folder)).parents or not _is_private(folder):
-            _log.info("other repositories are not cached: %s is not a private folder of this user", folder)
+            _log.info(
+                "data of other repositories is not cached, because other users can change the folder %s",
+                folder,
+            )
             return None
     key = _key(folders[1] / "foreign.key")
     return FolderForeignCache(folders[0], key) if key is not None else None
@@ -322,7 +327,11 @@ class FolderForeignCache:
             return ForeignFacts()
         front = len(_MAGIC) + _DIGEST().digest_size
         if not hmac.compare_digest(data[len(_MAGIC) : front], self._digest(name, data[front:])):
-            _log.info("the cache of %s is damaged, or of another user or version: not used", repository)
+            _log.info(
+                "the cache of %s is not used, because it is damaged, or was written by another user or"
+                " version",
+                repository,
+            )
             return ForeignFacts()
         content = json.loads(zlib.decompress(data[front:]))
         ranges = dict.fromkeys(content["empty"], b"")
@@ -345,7 +354,7 @@ class FolderForeignCache:
                     files.put(name, data)
                 files.trim()
         except OSError as error:  # a full disk is no reason to stop
-            _log.info("the cache of %s was not written: %s", repository, error.strerror)
+            _log.info("the cache of %s could not be written: %s", repository, error.strerror)
 
     def _digest(self, name: str, data: bytes) -> bytes:
         return hmac.new(self._key, _MAGIC + name.encode() + b"\n" + data, _DIGEST).digest()

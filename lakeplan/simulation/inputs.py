@@ -93,7 +93,7 @@ def read_refs_dump(namespace: NamespaceReader) -> tuple[RefsDumpIds, Refs]:
         raise LakeplanError(
             f"the refs dump lacks the HEAD of {len(lost)} of its branches: {named}",
             where=where,
-            hint="Commits were made while it was written. Run `lakectl refs-dump` again.",
+            hint="Commits were created while the dump was written. Run `lakectl refs-dump` again.",
         )
     return ids, refs
 
@@ -125,7 +125,7 @@ def required_listing(namespace: NamespaceReader) -> list[WorkItem]:
         raise StorageDenied(
             "the namespace cannot be listed",
             where=namespace.url,
-            hint="Allow these credentials to list the namespace.",
+            hint="Grant these credentials permission to list the namespace.",
         )
     return items
 
@@ -152,7 +152,7 @@ def read_rules(path: Path | str) -> GcRules:
         raise UsageError(
             f"cannot read the rules: {why_unreadable(error)}",
             where=str(path),
-            hint="Give a JSON file with GC rules.",
+            hint="Specify a JSON file with GC rules.",
         ) from None
     return parse_rules(data, name=str(path))
 
@@ -225,7 +225,7 @@ def _days(value: Any, at: str, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _bad(f"{at} is not a whole number", name)
     if not -(2**31) <= value < 2**31:
-        raise _bad(f"{at} does not fit into the server's 32 bits", name)
+        raise _bad(f"{at} is outside the range that the server supports (32 bits)", name)
     return value
 
 

@@ -187,9 +187,13 @@ def find_run(namespace: NamespaceReader, *, as_of_us: int, max_age_seconds: int)
     age = as_of_us - created_us
     if age > max_age_seconds * SECOND_US:
         raise LakeplanError(
-            f"the newest run of uncommitted addresses, {run_id}, is {timedelta(microseconds=age)} old",
+            f"the newest list of uncommitted addresses, from run {run_id}, is too old:"
+            f" {timedelta(microseconds=age)}",
             where=f"{namespace.url}/{GC_UNCOMMITTED_PREFIX}{run_id}",
-            hint="It lacks later uncommitted changes. Create a new one, or raise --max-uncommitted-age.",
+            hint=(
+                "The list does not contain later uncommitted changes. Create a new list, or increase"
+                " --max-uncommitted-age."
+            ),
         )
     return StagedRun(run_id, created_us, tuple(files_of_run(keys, run_id)))
 
@@ -223,7 +227,10 @@ class Inventory:
         keys = table["key"].combine_chunks()
         longest = pc.max(pc.binary_length(keys)).as_py()
         if longest is not None and longest > limits.KEY_BYTES:
-            raise FormatError("a key is longer than any object's key", where=f"{self.url}: {key}")
+            raise FormatError(
+                "the inventory contains a key that is longer than an object's key can be",
+                where=f"{self.url}: {key}",
+            )
         stored = StoredColumns(
             keys, table["size"].to_numpy(), table["modified_us"].to_numpy(), table["e_tag"].combine_chunks()
         )
@@ -243,8 +250,8 @@ class Inventory:
     def warning(self) -> str:
         age = timedelta(seconds=self.age_seconds)
         return (
-            f"stored objects are those in the S3 inventory of {iso(self.created_us)} ({age} old): "
-            "objects written or deleted since are not considered"
+            f"the stored objects are taken from the S3 inventory of {iso(self.created_us)} ({age} old);"
+            " objects that were written or deleted since then are not considered"
         )
 
     def check_covers(self) -> None:
@@ -268,7 +275,7 @@ class Inventory:
             + (
                 "it is empty"
                 if shared is None
-                else "all its keys are elsewhere or in a part of the namespace"
+                else "all its keys are outside the namespace, or only in a part of it"
             ),
             where=self.url,
             hint=f"Use an inventory of the whole bucket {self.bucket}, or of a prefix that contains the"
@@ -288,7 +295,7 @@ def parse_inventory_url(url: str) -> tuple[str, str]:
         raise UsageError(f"{shown_url(url)}: {error}", hint=f"Use s3://bucket/…/{MANIFEST}.") from None
     if parsed.prefix.rpartition("/")[2] != MANIFEST:
         raise UsageError(
-            f"{shown_url(url)} does not name a {MANIFEST}", hint=(f"Use s3://bucket/…/{MANIFEST}.")
+            f"{shown_url(url)} is not the URL of a {MANIFEST}", hint=(f"Use s3://bucket/…/{MANIFEST}.")
         )
     return parsed.bucket, parsed.prefix
 
@@ -306,13 +313,14 @@ def open_inventory(
     manifest = _manifest(reader, key, url)
     if manifest.destination != bucket:
         raise FormatError(
-            f"the manifest says that its files are in another bucket, {manifest.destination}",
+            f"according to the manifest, its files are in a different bucket, {manifest.destination}",
             where=url,
-            hint="Give the address where the inventory was delivered.",
+            hint="Use the address to which the inventory was delivered.",
         )
     if manifest.bucket != source:
         raise LakeplanError(
-            f"the inventory is of the bucket {manifest.bucket[:100]}, but the namespace is in {source}",
+            f"the inventory lists the bucket {manifest.bucket[:100]}, but the namespace is in the bucket"
+            f" {source}",
             where=url,
             hint="Use an inventory of the namespace's bucket.",
         )
@@ -325,7 +333,9 @@ def open_inventory(
             f"the inventory is {timedelta(seconds=age)} old, but the maximum age is"
             f" {timedelta(seconds=max_age_seconds)}",
             where=url,
-            hint="Use a newer inventory, or raise its maximum age (inventory_max_age, --max-inventory-age).",
+            hint=(
+                "Use a newer inventory, or increase the maximum age (inventory_max_age, --max-inventory-age)."
+            ),
         )
     inventory = Inventory(url, source, base, created, age, manifest.files, reader)
     for file in manifest.files:
@@ -349,7 +359,7 @@ def _manifest(reader: NamespaceReader, key: str, url: str) -> Manifest:
         raise FormatError(
             f"the manifest does not match the checksum in {CHECKSUM}, which is in the same folder",
             where=url,
-            hint="Copy the whole inventory again, or use another one.",
+            hint="Copy the whole inventory again, or use a different inventory.",
         )
     return read_inventory_manifest(data, name=url)
 
@@ -360,7 +370,7 @@ def _place_of(namespace_url: str) -> tuple[str, str]:
         parsed = parse_bucket_url(namespace_url)
     except BadUrl:
         raise UsageError(
-            f"an S3 inventory is of a bucket, but the namespace is {shown_url(namespace_url)}",
+            f"an S3 inventory lists a bucket, but the namespace {shown_url(namespace_url)} is not in one",
             hint="Remove --inventory to list stored objects instead.",
         ) from None
     return parsed.bucket, f"{parsed.prefix}/" if parsed.prefix else ""

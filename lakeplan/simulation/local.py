@@ -89,7 +89,7 @@ def _disk() -> Iterator[None]:
         raise SimulationFailed(
             f"a temporary file cannot be written: {error.strerror or error}",
             where=tempfile.gettempdir(),
-            hint="Free space there, set TMPDIR to a folder with more space, or use --runner spark.",
+            hint="Free up disk space there, set TMPDIR to a folder with more space, or use --runner spark.",
         ) from error
 
 

@@ -198,7 +198,7 @@ def observe(
         case Kind.UNCOMMITTED:
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
         case _:
-            raise SimulationFailed("lakeplan does not read this kind of file", where=name)
+            raise SimulationFailed("lakeplan cannot read this kind of file", where=name)
 
 
 def of_range(arrays: RangeArrays, source: Source) -> Sightings:

@@ -77,23 +77,25 @@ def check_target(target: Path, *, overwrite: bool) -> None:
     if not os.path.lexists(target):
         return
     if target.is_symlink() or not target.is_dir():
-        raise UsageError("this is not a folder", where=str(target), hint="Use another folder for --output.")
+        raise UsageError(
+            "the output path is not a folder", where=str(target), hint="Use a different folder for --output."
+        )
     names = {entry.name for entry in target.iterdir()}
     if not names:
         return
     if not overwrite:
         raise UsageError(
-            "this folder is not empty",
+            "the output folder is not empty",
             where=str(target),
-            hint="Use another folder for --output, or add --overwrite.",
+            hint="Use a different folder for --output, or add --overwrite.",
         )
     foreign = sorted(names - _OURS)
     if foreign or SUMMARY not in names:
         what = f"contains {foreign[0]}" if foreign else f"has no {SUMMARY}"
         raise UsageError(
-            f"the folder {what}, so it is not the result of an earlier run and is not overwritten",
+            f"the folder {what}, so it was not created by an earlier run and will not be overwritten",
             where=str(target),
-            hint="Use another folder for --output.",
+            hint="Use a different folder for --output.",
         )
 
 
@@ -130,9 +132,9 @@ def writing(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise LakeplanError(
-            f"cannot write: {error.strerror or error}",
+            f"cannot write to the folder: {error.strerror or error}",
             where=str(target),
-            hint="Check the folder and its free space.",
+            hint="Check the permissions of the folder and its free disk space.",
         ) from error
 
 

@@ -62,15 +62,17 @@ def choose(asked: str, entries: int | None, *, master: str | None) -> RunnerChoi
     """The runner for this many entries, the same on every machine. ``entries`` is None for work that reads
     none, such as deletions. Raises UsageError for a Spark master with the local runner."""
     if asked == LOCAL and master is not None:
-        raise UsageError("--runner local cannot be combined with --master", hint="Remove one of them.")
+        raise UsageError(
+            "--runner local cannot be combined with --master", hint="Remove one of the two options."
+        )
     if asked in (LOCAL, SPARK):
         return RunnerChoice(asked, "requested")
     if master is not None:
-        return RunnerChoice(SPARK, "--master is given")
+        return RunnerChoice(SPARK, "--master is set")
     if entries is not None and entries > LOCAL_ENTRIES:
         return RunnerChoice(SPARK, f"{entries:,} entries are more than {LOCAL_ENTRIES:,}")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return RunnerChoice(SPARK, "spark-submit started this")
+        return RunnerChoice(SPARK, "spark-submit started this process")
     if entries is None:
         return RunnerChoice(LOCAL, "no entries are read")
     return RunnerChoice(LOCAL, f"{entries:,} entries are no more than {LOCAL_ENTRIES:,}")

@@ -84,13 +84,13 @@ def from_bytes(data: bytes, ranges: Sequence[str]) -> Opened:
         raise ValueError("a segment is truncated")
     magic, digest, *sizes = _HEAD.unpack_from(data)
     if magic != _MAGIC or digest != _digest(ranges) or len(data) != _HEAD.size + sum(sizes):
-        raise ValueError("a segment is truncated, or belongs to other ranges")
+        raise ValueError("a segment is truncated, or it belongs to a different set of ranges")
     ends = [_HEAD.size + sum(sizes[:n]) for n in range(4)]
     numbers, first, second = (memoryview(data)[ends[n] : ends[n + 1]] for n in range(3))
     sets = Sets()
     rows = unpack(numbers, sets)
     if len(sets) > 1 and not 0 <= min(sets.leaf[1:]) <= max(sets.leaf[1:]) < CODES * len(ranges):
-        raise ValueError("a segment has rows of ranges that it does not list")
+        raise ValueError("a segment has rows from ranges that it does not list")
     return Opened(rows, sets, _strings(len(rows), first), _strings(len(rows), second))
 
 

@@ -63,9 +63,9 @@ def checked_home(home: str) -> Path:
     folder = Path(home)
     if not _is_spark(folder):
         raise SimulationFailed(
-            "--spark-home has no bin/spark-submit",
+            "the folder in --spark-home does not contain bin/spark-submit",
             where=home,
-            hint="Set it to the folder of a Spark installation.",
+            hint="Set --spark-home to the folder of a Spark installation.",
         )
     wanted = _minor(pyspark.__version__)
     version = next((m[1] for jar in folder.glob("jars/*") if (m := _CORE.fullmatch(jar.name))), None)
@@ -76,7 +76,7 @@ def checked_home(home: str) -> Path:
             where=home,
             hint=f"Install pyspark {version}, or remove --spark-home."
             if version
-            else "Set it to the folder of a Spark installation.",
+            else "Set --spark-home to the folder of a Spark installation.",
         )
     return folder
 
@@ -86,7 +86,11 @@ def require_java() -> None:
     if is_submitted() or _java() is not None:
         return
     home = os.environ.get("JAVA_HOME")
-    where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
+    where = (
+        f"JAVA_HOME is {home}, but that folder does not contain bin/java"
+        if home
+        else "there is no java command on the PATH"
+    )
     raise SimulationFailed(f"Java is missing: {where}", hint=_hint())
 
 
@@ -104,7 +108,8 @@ def _hint() -> str:
     first, last = _known_java()
     range_ = f"Java {first} or later" if last is None else f"Java {first} to {last}"
     return (
-        f"Use --runner local, which needs no Java. Spark {_minor(pyspark.__version__)} needs {range_}. On"
+        f"Use --runner local, which does not need Java. Spark {_minor(pyspark.__version__)} needs {range_}."
+        " On"
         " Debian or Ubuntu, run apt-get install openjdk-17-jre-headless. Elsewhere, install a JDK and set"
         " JAVA_HOME."
     )
@@ -329,7 +334,7 @@ def _spark_environment(home: str | None) -> Iterator[None]:
         home = str(spark_of_pyspark() if home is None else checked_home(home))
     safe["SPARK_HOME"] = home
     if foreign not in ("", safe["SPARK_HOME"]):
-        _log.info("SPARK_HOME=%s is ignored: --spark-home uses it", foreign)
+        _log.info("SPARK_HOME=%s is ignored; to use that folder, pass it with --spark-home", foreign)
     try:
         set_environment(safe)
         yield

@@ -82,7 +82,10 @@ def write_archive(target: Path) -> None:
         simulate(request, MemoryNamespace(), runners, Silent())
         _end_java()
         if not draft.is_file():
-            raise SimulationFailed("Java wrote no archive", hint="Nothing is lost. Sessions start as before.")
+            raise SimulationFailed(
+                "Java did not write an archive",
+                hint="This only affects speed: sessions start as they did before.",
+            )
         draft.replace(target)
 
 
@@ -98,7 +101,7 @@ def _end_java() -> None:
     except TimeoutExpired as error:
         gateway.proc.kill()
         raise SimulationFailed(
-            "Java did not finish", hint="Try again when the machine is less busy."
+            "Java did not finish in time", hint="Try again when the machine is less busy."
         ) from error
 
 
@@ -106,7 +109,7 @@ def main() -> int:
     try:
         write_archive(archive_path())
     except (LakeplanError, OSError) as error:
-        sys.stderr.write(f"Spark starts as it did before: {error}\n")
+        sys.stderr.write(f"Spark sessions will start as they did before: {error}\n")
         return 1
     return 0
 

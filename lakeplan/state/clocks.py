@@ -65,8 +65,8 @@ def read_clocks(
         for other in readings:
             if max(reading.least - other.most, other.least - reading.most) > MAX_DIFFERENCE:
                 raise ClockSkew(
-                    f"{other.name} says {_text(other.at)}, but {name} says {_text(at)}. Ages cannot be"
-                    " determined, so nothing is deleted",
+                    f"{other.name} shows {_text(other.at)}, but {name} shows {_text(at)}, so ages cannot be"
+                    " determined and nothing is deleted",
                     where=where,
                     hint="Synchronize the clocks (NTP), then run the command again.",
                 )
@@ -76,7 +76,7 @@ def read_clocks(
         raise ClockSkew(
             f"{' and '.join(others)} could not be read, so only this machine's clock is known",
             where=where,
-            hint="Check that no proxy removes the Date header of the server's answers.",
+            hint="Check that no proxy removes the Date header from the server's responses.",
         )
     # The callers take days from these moments, and holds and overrides end with a day of UTC.
     return Clocks(min(times).astimezone(timezone.utc), max(times).astimezone(timezone.utc))
@@ -103,9 +103,9 @@ def store_time(store: SweepStore, key: str, record: Mapping[str, str]) -> dateti
     facts = store.find([key]).get(key)
     if facts is None:
         raise LakeplanError(
-            "the store does not list a file that lakeplan just wrote",
+            "the file that lakeplan just wrote is missing from the store's listing",
             where=f"{store.url}/{key}",
-            hint="Check that nothing else removes files below _lakeplan/.",
+            hint="Check that nothing but lakeplan removes files below _lakeplan/.",
         )
     return moment_of(facts.modified_us)
 

@@ -66,7 +66,7 @@ APPLIED = records.record(
         "attempts": records.map_of(records.list_of(_BODIES)),
     },
 )
-_RESTORE = "Restore it from a backup, or move it elsewhere. The next apply writes a new one."
+_RESTORE = "Restore the record from a backup, or move it elsewhere. The next apply then writes a new one."
 _APPLIED_TEXT = {"what": "the state's record of the last apply", "hint": _RESTORE}
 
 
@@ -346,7 +346,7 @@ class Lease:
             self._hold()
         except WriteConflict:
             raise LeaseHeld(
-                "another run just took the lease on this repository",
+                "another run has just acquired the lease on this repository",
                 where=self.repository,
                 hint="Wait for that run to end, then run the command again.",
             ) from None
@@ -370,7 +370,7 @@ class Lease:
             self._hold()
         except WriteConflict:
             raise LeaseHeld(
-                "this run's lease expired and another run took it over",
+                "the lease of this run expired, and another run took it over",
                 where=self.repository,
                 hint="Check what the other run did, then run the command again.",
             ) from None
@@ -386,7 +386,11 @@ class Lease:
                 if self.state.read(self._record.key) is None:
                     return  # only the answer was lost
             # The results of the run must still be recorded and reported.
-            _log.warning("%s: the lease was not released, so it blocks others: %s", self.repository, error)
+            _log.warning(
+                "%s: the lease could not be released, so it blocks other runs until it expires: %s",
+                self.repository,
+                error,
+            )
 
 
 @dataclass
@@ -425,7 +429,10 @@ def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datet
         raise LeaseHeld(
             f"{error.message} (state record {key})",
             where=repository,
-            hint="Make sure that no other run is writing, delete that record, then run the command again.",
+            hint=(
+                "Make sure that no other run is writing to the repository, delete the state record, then"
+                " run the command again."
+            ),
         ) from None
     until = records.moment_in(held["until"])
     return held, until

@@ -106,7 +106,7 @@ def record_sweep(state: StateWriter, document: Mapping[str, Any], *, versions_ke
     except ValueError as error:  # the mark was forged: its figures would make the whole record unreadable
         where = repository_key(_KIND, repository)
         raise FormatError(
-            f"the sweep's figures are impossible, so they were not recorded: {error}", where=where
+            f"the numbers of the sweep are invalid, so they were not recorded: {error}", where=where
         ) from None
 
     def add(entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def record_purge(
         first.append((entry.get("purged"), entry.get("purging")))
         if begun and first[-1] != first[0]:
             raise WriteConflict(
-                "another run purged this quarantine at the same time",
+                "another run was purging this quarantine at the same time",
                 where=repository_key(_KIND, repository),
                 hint="Run the command again.",
             )
@@ -196,7 +196,7 @@ def _change(
 
 def _read(state: StateReader, repository: str) -> tuple[dict[str, Any], str | None]:
     """The record, and the version that a write must pass."""
-    hint = "Restore it from a backup, or move it elsewhere. The next run writes a new one."
+    hint = "Restore the record from a backup, or move it elsewhere. The next run then writes a new one."
     what = "the state's record of sweeps"
     stored = read_repository_record(state, _KIND, repository, _SWEEPS, what=what, hint=hint)
     return ({"marks": {}}, None) if stored is None else stored

@@ -133,7 +133,7 @@ class AzureCopier(AzureReader):
                 options["standard_blob_tier"] = StandardBlobTier(str(blob.blob_tier))
             except ValueError:
                 raise StorageError(
-                    f"the access tier {blob.blob_tier} is unknown, and a copy would lose it",
+                    f"the access tier {blob.blob_tier} is unknown, so a copy could not keep it",
                     where=self._where(source),
                 ) from None
         if blob.tag_count:
@@ -216,7 +216,7 @@ class AzureDeleter(BatchDeleter, AzurePlace):
             answers = self._send([key for key, _ in batch], [blob for _, blob in batch])
             for answer in answers:
                 if not answer.deleted:
-                    reason = f"older versions remain: {answer.reason}"
+                    reason = f"older versions were not deleted: {answer.reason}"
                     failed[answer.key] = Deletion(answer.key, reason, answer.transient)
         return failed
 
@@ -290,7 +290,9 @@ class AzureDeleter(BatchDeleter, AzurePlace):
             code = str(part.headers.get("x-ms-error-code", ""))
             if kind := AZURE_CODES.get(code):
                 return error_of(kind, self._url, detail=code)
-        return error_of(Kind.BROKEN, self._url, detail=f"{len(parts)} answers in one batch")
+        return error_of(
+            Kind.BROKEN, self._url, detail=f"the response contained {len(parts)} results for one batch"
+        )
 
 
 def _only(expected: StoredObject | None) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class AzurePlace(RecordPlace):
     def _unusable(self, key: str) -> str:
         """Return why a request cannot name a blob of this key, or ""."""
         if not {".", ".."}.isdisjoint(key.split("/")):
-            return "a name with . or .. in its path would refer to another blob"
+            return "the name contains . or .. as a path segment, so a request would refer to another blob"
         return super()._unusable(key)
 
     def _read_record(self, key: str) -> Versioned:
@@ -169,13 +169,14 @@ def find_credential(location: AzureLocation, environ: Mapping[str, str]) -> Any:
         return _from_connection_string(location, text)
     account = environ.get("AZURE_STORAGE_ACCOUNT", "").strip()
     if account and account != location.account:
-        raise _other(location, "AZURE_STORAGE_ACCOUNT names another account")
+        raise _other(location, "AZURE_STORAGE_ACCOUNT is not the account in the URL")
     if key := environ.get("AZURE_STORAGE_KEY", "").strip():
         return AzureNamedKeyCredential(location.account, key)
     if sas := environ.get("AZURE_STORAGE_SAS_TOKEN", "").strip():
         if not account and location.is_azure:
             raise StorageDenied(
-                "a SAS is sent only to the account that issued it, but AZURE_STORAGE_ACCOUNT is not set",
+                "lakeplan sends a SAS only to the account that issued it, but AZURE_STORAGE_ACCOUNT is not"
+                " set",
                 where=location.url,
                 hint="Set AZURE_STORAGE_ACCOUNT together with AZURE_STORAGE_SAS_TOKEN.",
             )
@@ -187,18 +188,18 @@ def _from_connection_string(location: AzureLocation, text: str) -> Any:
     fields = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
     account = fields.get("AccountName", "")
     if account and account != location.account:
-        raise _other(location, "AZURE_STORAGE_CONNECTION_STRING names another account")
+        raise _other(location, "the account in AZURE_STORAGE_CONNECTION_STRING is not the one in the URL")
     endpoint = fields.get("BlobEndpoint", "").rstrip("/")
     if endpoint and endpoint.lower() != location.account_url.lower():
-        raise _other(location, "AZURE_STORAGE_CONNECTION_STRING is for another endpoint")
+        raise _other(location, "the endpoint in AZURE_STORAGE_CONNECTION_STRING is not the one in the URL")
     suffix = fields.get("EndpointSuffix", "").lower()
     if suffix and not endpoint and not location.account_url.endswith(f".blob.{suffix}"):
-        raise _other(location, "AZURE_STORAGE_CONNECTION_STRING is for another endpoint")
+        raise _other(location, "the endpoint in AZURE_STORAGE_CONNECTION_STRING is not the one in the URL")
     if key := fields.get("AccountKey"):
         return AzureNamedKeyCredential(location.account, key)
     if sas := fields.get("SharedAccessSignature"):
         if not account and not endpoint:
-            raise _other(location, "AZURE_STORAGE_CONNECTION_STRING names no account for its SAS")
+            raise _other(location, "AZURE_STORAGE_CONNECTION_STRING contains a SAS, but no account")
         return _sas(location, sas)
     raise StorageDenied(
         "AZURE_STORAGE_CONNECTION_STRING has neither AccountKey nor SharedAccessSignature", where=location.url
@@ -207,7 +208,7 @@ def _from_connection_string(location: AzureLocation, text: str) -> Any:
 
 def _sas(location: AzureLocation, sas: str) -> AzureSasCredential:
     if not parse_web_url(location.account_url).is_loopback and not location.is_azure:
-        raise _other(location, "a SAS is sent only to Azure's own addresses")
+        raise _other(location, "lakeplan sends a SAS only to Azure's own addresses")
     return AzureSasCredential(sas)
 
 
@@ -222,7 +223,7 @@ def _default_chain(location: AzureLocation) -> Any:
             " or AZURE_STORAGE_SAS_TOKEN, or install azure-identity",
         ) from None
     if not location.is_azure:
-        raise _other(location, "a token is sent only to Azure's own addresses")
+        raise _other(location, "lakeplan sends a token only to Azure's own addresses")
     return identity.DefaultAzureCredential()
 
 
@@ -239,7 +240,7 @@ def stored_object(item: BlobProperties, base: str) -> StoredObject:
     modified = round(item.last_modified.timestamp() * 1_000_000)
     key, e_tag = item.name[len(base) :], str(item.etag or "")
     if not item.name.startswith(base) or not 0 <= item.size < 1 << 63:
-        raise ValueError("a blob of another folder, or a wrong size")
+        raise ValueError("the listing contains a blob outside the requested folder, or an invalid size")
     return StoredObject(key, int(item.size), modified, e_tag, is_readable(item))
 
 
@@ -266,7 +267,7 @@ class AzureReader(AzurePlace):
                 raise too_large(where)
             data: bytes = in_time(download.readall, where, limits.FILE_SECONDS)
         if len(data) != download.size:
-            raise error_of(Kind.BROKEN, where, detail=f"{len(data)} of {download.size} bytes")
+            raise error_of(Kind.BROKEN, where, detail=f"received {len(data)} of {download.size} bytes")
         return data
 
     def read_span(self, key: str, start: int, length: int) -> bytes:
@@ -327,7 +328,9 @@ class AzureReader(AzurePlace):
             )
             for page in bounded_pages(map(list, items.by_page()), first_name, where):
                 if not all(item.name.startswith(start) for item in page):
-                    raise error_of(Kind.BROKEN, where, detail="a name outside the requested prefix")
+                    raise error_of(
+                        Kind.BROKEN, where, detail="the listing contains a name outside the requested prefix"
+                    )
                 yield from page
 
     def find(self, keys: Sequence[str]) -> dict[str, StoredObject]:

@@ -57,9 +57,9 @@ class BoundedRaw:
         if self._left < 0:
             raise self._beyond(f"a response is larger than {limits.size_text(self._limit)}")
         if elapsed > limits.FILE_SECONDS:
-            raise self._beyond(f"a response takes longer than {limits.FILE_SECONDS:g} seconds")
+            raise self._beyond(f"a response took longer than {limits.FILE_SECONDS:g} seconds")
         if elapsed > limits.RATE_GRACE_SECONDS and self._limit - self._left < limits.RATE_BYTES * elapsed:
-            raise self._beyond(f"a response is slower than {limits.RATE_BYTES:,} bytes per second")
+            raise self._beyond(f"a response was slower than {limits.RATE_BYTES:,} bytes per second")
         return chunk
 
     def _beyond(self, message: str) -> StorageError:
@@ -162,7 +162,9 @@ def bounded_pages(pages: Iterable[T], first_of: Callable[[T], object], where: st
         if first is not None:
             shown += 1
             if first in (before, known):
-                raise StorageError("the listing repeats itself", where=where, hint=HINT)
+                raise StorageError(
+                    "the listing does not end: it returned the same page twice", where=where, hint=HINT
+                )
             before = first
             if shown & (shown - 1) == 0:
                 known = first
@@ -180,5 +182,7 @@ def whole_listing(pages: Iterable[Any], where: str) -> Iterator[Any]:
         yield page
     if page.get("IsTruncated"):
         raise StorageError(
-            "a page of a listing does not say where the next page begins", where=where, hint=HINT
+            "the listing has more pages, but the response does not say where the next one begins",
+            where=where,
+            hint=HINT,
         )

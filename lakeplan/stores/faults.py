@@ -33,25 +33,34 @@ class Kind(Enum):
     NO_CREDENTIALS = Meaning(
         StorageDenied,
         "no usable credentials were found for the storage",
-        "Set them as the vendor's tools expect them (environment, profile or role).",
+        "Set credentials in the way that the vendor's own tools expect: as environment variables, a profile"
+        " or a role.",
     )
     CONFLICT = Meaning(
-        WriteConflict, "another writer changed it first", "Run the command again. Nothing was written."
+        WriteConflict,
+        "another process changed the object first",
+        "Run the command again. Nothing was written.",
     )
     # After these three, a repeated request may succeed. Whether the store did the first one is unknown.
     UNREACHABLE = Meaning(
-        StoreBusy, "the storage cannot be reached", "Check the endpoint, the network and proxy settings."
+        StoreBusy, "the storage cannot be reached", "Check the endpoint, the network and the proxy settings."
     )
-    TLS = Meaning(StorageError, "the storage's TLS certificate was not accepted", "Check the CA bundle.")
+    TLS = Meaning(StorageError, "the TLS certificate of the storage was not accepted", "Check the CA bundle.")
     BROKEN = Meaning(
-        StoreBusy, "the response of the storage was incomplete or damaged", "Run the command again."
+        StoreBusy, "the response from the storage was incomplete or damaged", "Run the command again."
     )
-    BUSY = Meaning(StoreBusy, "the storage is overloaded or failing", "Try again later.")
-    REGION = Meaning(StorageError, "the bucket is in another region", "Set the region.")
-    ARCHIVED = Meaning(StorageError, "the object is archived and cannot be read", "Restore it first.")
+    BUSY = Meaning(StoreBusy, "the storage is overloaded or temporarily unavailable", "Try again later.")
+    REGION = Meaning(StorageError, "the bucket is in another region", "Set the region of the bucket.")
+    ARCHIVED = Meaning(
+        StorageError,
+        "the object is archived and cannot be read",
+        "Restore the object from the archive first.",
+    )
     UNSUPPORTED = Meaning(StorageError, "the storage does not support this request")
     SETTINGS = Meaning(
-        StorageError, "the storage client's settings are wrong", "Check the region, profile and endpoint."
+        StorageError,
+        "the settings of the storage client are invalid",
+        "Check the region, profile and endpoint.",
     )
     MISUSE = Meaning(StorageError, "the storage client refused the request", "Please report this as a bug.")
 
@@ -84,7 +93,9 @@ def translate_os_error(error: OSError, where: str) -> StorageError:
     """Return the error for an error of the system, whose text is safe to show."""
     kind = OS_ERRORS.get(error.errno or 0)
     if kind is None:
-        return StorageError(f"cannot be used: {error.strerror or type(error).__name__}", where=where)
+        return StorageError(
+            f"the file or folder cannot be used: {error.strerror or type(error).__name__}", where=where
+        )
     return error_of(kind, where, detail=f"{type(error).__name__}: {error.strerror}")
 
 

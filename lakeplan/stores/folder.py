@@ -99,7 +99,8 @@ class FolderReader(Opened):
             data = file.read()
         if len(data) != status.st_size:
             raise StorageError(
-                f"read {len(data)} of {status.st_size} bytes: the file changed while it was read", where=where
+                f"the file changed while it was read: received {len(data)} of {status.st_size} bytes",
+                where=where,
             )
         return data
 
@@ -150,7 +151,7 @@ class FolderReader(Opened):
             raise StorageError(
                 f"folders are nested more than {limits.FOLDER_DEPTH} levels deep",
                 where=f"{where[:200]}…",
-                hint="Move them out of the namespace: lakeFS does not write such folders.",
+                hint="Move these folders out of the namespace: lakeFS does not create them.",
             )
         try:
             path = self._path(folder) if folder else self._root
@@ -186,7 +187,7 @@ class FolderReader(Opened):
     def _path(self, key: str) -> str:
         parts = key.removesuffix("/").split("/")
         if ".." in parts or "\0" in key:
-            raise StorageError("the key leads outside the namespace", where=self._where(key))
+            raise StorageError("the key refers to a place outside the namespace", where=self._where(key))
         if "" in parts or "." in parts:
             raise StorageNotFound("the object does not exist", where=self._where(key))
         path = os.path.join(self._root, *parts)
@@ -208,7 +209,7 @@ COPY = ".lakeplan-copy-"
 """The beginning of the names of unfinished copies. They are listed, so that those of killed processes are
 collected like other objects that were never committed."""
 NO_NAMES = frozenset(("", ".", ".."))
-NO_FILE = "no file can have this key"
+NO_FILE = "this key cannot be the name of a file"
 ALREADY = "the object already exists"
 LINKED = "the path contains a symbolic link to another object"
 
@@ -475,7 +476,7 @@ class FolderState(Opened):
 
     def _no_folder(self, key: str) -> StorageError:
         return StorageError(
-            "a file is in the place of this folder",
+            "there is a file where this folder should be",
             where=self._where(key) if key else self._url,
             hint="Move the file elsewhere, or restore the folder from a backup.",
         )
@@ -541,9 +542,10 @@ class FolderState(Opened):
             raise
         except TimeoutError:
             raise StorageError(
-                f"another process has locked the state folder for {LOCK_SECONDS} seconds",
+                f"the state folder is locked by another process, and was not released within {LOCK_SECONDS}"
+                " seconds",
                 where=self._where(key),
-                hint="Look for a lakeplan process that was suspended, for example with Ctrl-Z.",
+                hint="Look for a suspended lakeplan process, for example one that was stopped with Ctrl-Z.",
             ) from None
         except OSError as error:
             raise translate_os_error(error, self._where(key)) from error

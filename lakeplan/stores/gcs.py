@@ -84,7 +84,7 @@ class GcsStore(BatchDeleter, GcsReader):
             return bad[0] if bad else Deletion(key)
         first = bad[0].message if isinstance(bad[0], StorageError) else bad[0].reason
         transient = all(isinstance(one, StoreBusy) for one in bad)
-        reason = f"{len(bad)} of {len(generations)} versions not deleted: {first}"
+        reason = f"{len(bad)} of {len(generations)} versions were not deleted: {first}"
         return Deletion(key, reason, transient=transient)
 
     def _delete_once(self, key: str, params: Mapping[str, str]) -> Deletion | StorageError:
@@ -136,7 +136,7 @@ class GcsStore(BatchDeleter, GcsReader):
         bucket = json_of(answer, self.url)
         versioning, policy = bucket.get("versioning", {}), bucket.get("softDeletePolicy", {})
         if not (isinstance(versioning, dict) and isinstance(policy, dict)):
-            raise error_of(Kind.BROKEN, self.url, detail="a response that does not describe a bucket")
+            raise error_of(Kind.BROKEN, self.url, detail="the response does not describe a bucket")
         seconds = str(policy.get("retentionDurationSeconds", "0"))
         return StoreFacts(versioned=bool(versioning.get("enabled")), soft_delete=seconds != "0")
 
@@ -192,9 +192,7 @@ class GcsStore(BatchDeleter, GcsReader):
         except (AttributeError, KeyError, TypeError, ValueError):
             stored = None
         if stored is None or stored.key != key:
-            raise error_of(
-                Kind.BROKEN, self._where(key), detail="a response that does not describe the object"
-            )
+            raise error_of(Kind.BROKEN, self._where(key), detail="the response does not describe the object")
         return item, stored
 
     def put(self, key: str, data: bytes) -> None:

@@ -153,7 +153,7 @@ class GcsClient(LazyClient[requests.Session]):
         except HTTPError as error:
             raise error_of(Kind.BROKEN, where, detail=type(error).__name__) from None
         if announced.isdecimal() and len(body) != int(announced):
-            raise error_of(Kind.BROKEN, where, detail=f"{len(body)} of {announced} bytes")
+            raise error_of(Kind.BROKEN, where, detail=f"received {len(body)} of {announced} bytes")
         return body
 
     def _endpoint(self, where: str) -> str:
@@ -162,7 +162,7 @@ class GcsClient(LazyClient[requests.Session]):
         try:
             return parse_web_url(endpoint).origin
         except ValueError:
-            raise error_of(Kind.SETTINGS, where, detail="the endpoint is not a URL") from None
+            raise error_of(Kind.SETTINGS, where, detail="the endpoint is not a valid URL") from None
 
     def _token(self, endpoint: str, where: str) -> str:
         if not _GOOGLES.fullmatch(endpoint):
@@ -256,7 +256,7 @@ class GcsPlace(RecordPlace):
             return reason
         name = self._base + key
         if name in (".", "..") or len(name.encode()) > 1024:
-            return "Google Cloud Storage has no objects of this name"
+            return "Google Cloud Storage does not allow objects with this name"
         return ""
 
     def _ask(self, key: str) -> Answer:
@@ -341,7 +341,7 @@ class GcsPlace(RecordPlace):
             raise error_for(answer, self._where(key))
         generation = str(json_of(answer, self._where(key)).get("generation", ""))
         if not generation.isdecimal():
-            raise error_of(Kind.BROKEN, self._where(key), detail="a response without a generation")
+            raise error_of(Kind.BROKEN, self._where(key), detail="the response does not contain a generation")
         return generation
 
     def _read_record(self, key: str) -> Versioned:
@@ -349,7 +349,7 @@ class GcsPlace(RecordPlace):
         answer = self._checked(key, self._download(key))
         generation = answer.headers.get("x-goog-generation", "")
         if not generation.isdecimal():
-            raise error_of(Kind.BROKEN, self._where(key), detail="a response without a generation")
+            raise error_of(Kind.BROKEN, self._where(key), detail="the response does not contain a generation")
         return Versioned(answer.body, generation)
 
     def delete_record(self, key: str, generation: str) -> None:
@@ -376,7 +376,7 @@ def json_of(answer: Answer, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise error_of(Kind.BROKEN, where, detail="a response that is not JSON")
+        raise error_of(Kind.BROKEN, where, detail="the response is not JSON")
     return document
 
 
@@ -397,7 +397,7 @@ def read_page(answer: Answer, base: str, prefix: str, where: str) -> Page:
         names = [*(item["name"] for item in items), *prefixes]
         "".join((*names, token)).encode()  # text, and UTF-8
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise error_of(Kind.BROKEN, where, detail="a response that is not a listing") from None
+        raise error_of(Kind.BROKEN, where, detail="the response is not a listing") from None
     if not all(name.startswith(prefix) for name in names):
         raise StorageError("the storage listed objects outside the requested prefix", where=where)
     noncurrent = [one for item, one in zip(items, objects, strict=True) if item.get("timeDeleted")]
@@ -419,7 +419,9 @@ class GcsReader(GcsPlace):
         answer = self._checked(key, self._download(key, {"Range": f"bytes={start}-{start + length - 1}"}))
         body = answer.body if answer.status == 206 else answer.body[start : start + length]
         if len(body) > length:
-            raise error_of(Kind.BROKEN, self._where(key), detail="more bytes than requested")
+            raise error_of(
+                Kind.BROKEN, self._where(key), detail="the response contains more bytes than requested"
+            )
         return body
 
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:

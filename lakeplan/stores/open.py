@@ -171,7 +171,9 @@ def _azure_account(parsed: WebUrl) -> str | None:
         return None
     if parsed.scheme != "https" or parsed.port is not None:
         raise StorageError(
-            "an Azure URL must have the scheme https:// and no port", where=parsed.origin, hint=AZURE_EXAMPLE
+            "an Azure URL must begin with https:// and must not contain a port",
+            where=parsed.origin,
+            hint=AZURE_EXAMPLE,
         )
     return account
 
@@ -304,14 +306,14 @@ def _opener(url: str) -> Opener[Any]:
     scheme = scheme_of(url)
     if scheme is None:
         raise StorageError(
-            "a storage URL must have a scheme or be an absolute path",
+            "a storage location must be a URL with a scheme, or an absolute path",
             where=url if _WORD.fullmatch(url) else shown_url(url),
             hint="For example, use file:///data/repo or s3://bucket/repo.",
         )
     kind = BY_SCHEME.get(scheme)
     if kind is None:
         raise StorageError(
-            f"unknown kind of storage {scheme}://",
+            f"storage URLs with the scheme {scheme}:// are not supported",
             where=shown_url(url),
             hint="Use file://, s3://, gs:// or https://<account>.blob…",
         )

@@ -220,9 +220,12 @@ class S3Copier(S3Reader):
             answered = cause.response.get("ResponseMetadata", {}) if isinstance(cause, ClientError) else {}
             if answered.get("HTTPStatusCode") == 400:
                 raise StorageError(
-                    "the store does not describe this object, so it cannot be copied",
+                    "the store did not return this object's metadata, so the object cannot be copied",
                     where=self._where(key),
-                    hint="It may be encrypted with a customer-provided key (SSE-C).",
+                    hint=(
+                        "Check whether the object is encrypted with a customer-provided key (SSE-C), which"
+                        " lakeplan does not have."
+                    ),
                 ) from error
             raise
         return answer
@@ -434,7 +437,7 @@ class S3Deleter(BatchDeleter, S3Place):
         if conditional and any(item.get("Code") in UNCONDITIONAL for item in answer.get("Errors", ())):
             return None
         if not answer.get("Deleted") and not answer.get("Errors"):
-            raise error_of(Kind.BROKEN, self._url, detail="a response that names no key")
+            raise error_of(Kind.BROKEN, self._url, detail="the response does not list any key")
         requested = dict.fromkeys(versions, (NOT_NAMED, True))
         left = requested.copy()
         for item in answer.get("Deleted", ()):
@@ -538,7 +541,7 @@ def _deletion(key: str, failures: list[Failure], versions: int) -> Deletion:
     if reason == CHANGED:
         return Deletion(key, reason, changed=True)
     if versions > 1:
-        reason = f"{len(failures)} of {versions} versions not deleted: {reason}"
+        reason = f"{len(failures)} of {versions} versions were not deleted: {reason}"
     return Deletion(key, reason, transient=all(transient for _, transient in failures))
 
 

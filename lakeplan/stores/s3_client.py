@@ -166,7 +166,7 @@ def columns_of(answer: dict[str, Any], base: str, start: str, where: str) -> Sto
 
 def check_inside(keys: Sequence[str], start: str, where: str) -> None:
     if not all(key.startswith(start) for key in keys):
-        raise error_of(Kind.BROKEN, where, detail="a key outside the requested prefix")
+        raise error_of(Kind.BROKEN, where, detail="the listing contains a key outside the requested prefix")
 
 
 def binary(keys: Sequence[str]) -> pa.Array:
@@ -289,7 +289,7 @@ class S3Place(RecordPlace):
             record = Versioned(answer["Body"].read(), str(answer["ETag"]))
             # An empty record is a deleted one, so a body that was lost must not look like it.
             if not record.data and self._client.get().head_object(**self._at(key))["ContentLength"]:
-                raise error_of(Kind.BROKEN, self._where(key), detail="an empty response")
+                raise error_of(Kind.BROKEN, self._where(key), detail="the response is empty")
             return record
 
     def put_record(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
@@ -396,7 +396,7 @@ class S3Reader(S3Place):
                 continue
             if len(data) == announced:
                 return data
-        raise error_of(Kind.BROKEN, where, detail=f"{len(data)} of {announced} bytes")
+        raise error_of(Kind.BROKEN, where, detail=f"received {len(data)} of {announced} bytes")
 
     def list_objects(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredObject]:
         for columns in self.list_columns(prefix, recursive=recursive):
@@ -491,7 +491,7 @@ class S3Reader(S3Place):
             rows = rows_of(answer)
         check_inside(rows.keys, self._base, self._url)
         if answer.get("IsTruncated") and not rows.keys:
-            detail = "a page of a listing that is empty, but not the last"
+            detail = "a page of the listing is empty, but is not the last one"
             raise error_of(Kind.BROKEN, self._url, detail=detail)
         columns = zip(rows.keys, rows.sizes.tolist(), rows.modified_us.tolist(), rows.e_tags, strict=True)
         objects = [StoredObject(key[len(self._base) :], *others) for key, *others in columns]

@@ -22,14 +22,14 @@ KEYS_A_PAGE = 50
 """If pages have fewer wanted keys than this on average, each key is listed alone."""
 THREADS = 16
 
-CHANGED = "changed since it was listed"
-NO_KEY = "an empty key names no object"
+CHANGED = "the object has changed since it was listed"
+NO_KEY = "the key is empty, so it cannot be the key of an object"
 NOT_NAMED = "the response does not list this key, so the object may still exist"
-NOT_UNICODE = "the key is not valid Unicode, so no object can have it"
+NOT_UNICODE = "the key is not valid Unicode, so it cannot be the key of an object"
 TOO_MANY_VERSIONS = (
-    "the object has more versions than lakeplan lists; delete old versions with a lifecycle rule of the store"
+    "the object has more versions than lakeplan lists; delete old versions with a lifecycle rule in the store"
 )
-UNLISTED = "it is stored, but the listing of its versions does not contain it"
+UNLISTED = "the object is stored, but is missing from the listing of its versions"
 
 
 class LazyClient(ABC, Generic[C]):
@@ -149,7 +149,7 @@ class BatchDeleter(Opened, ABC):
     ) -> list[Deletion]:
         if len(keys) > self.batch_size:
             raise StorageError(
-                f"{len(keys)} keys in one batch; at most {self.batch_size} are allowed", where=self._url
+                f"a batch has {len(keys)} keys, but at most {self.batch_size} are allowed", where=self._url
             )
         failed = {key: Deletion(key, reason) for key in keys if (reason := self._unusable(key))}
         usable = list(dict.fromkeys(key for key in keys if key not in failed))
@@ -172,12 +172,14 @@ def check_copy(source: str, target: str, where: str) -> None:
 
 def not_equal(source: str, where: str) -> StorageError:
     return StorageError(
-        f"the copy of {source} differs from it and was removed", where=where, hint="Run the command again."
+        f"the copy of {source} differed from the original, so the copy was removed",
+        where=where,
+        hint="Run the command again.",
     )
 
 
 def not_encrypted_alike(where: str) -> StorageError:
-    return StorageError("the copy is not encrypted like its source", where=where)
+    return StorageError("the copy is not encrypted in the same way as its source", where=where)
 
 
 PROBES = ".lakeplan-probe"
@@ -246,9 +248,14 @@ class ConditionalState(Opened, ABC, Generic[R]):
                     self._probe(f"{PROBES}/{secrets.token_hex(8)}")
                 except StorageDenied as error:
                     raise error.replaced(
-                        message=f"{error.message}, in a write test before the first record of the state",
-                        hint=f"{error.hint} To write the state, lakeplan needs permission to list, read, create,"
-                        " replace and delete its objects (docs/permissions.md).",
+                        message=(
+                            f"{error.message} during a write test, before the first record of the state was"
+                            " written"
+                        ),
+                        hint=(
+                            f"{error.hint} To write the state, lakeplan needs permission to list, read,"
+                            " create, replace and delete its objects (docs/permissions.md)."
+                        ),
                     ) from None
                 self._trusted = True
 

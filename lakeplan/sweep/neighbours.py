@@ -27,7 +27,7 @@ from lakeplan.values.repository import Repository
 
 AT_ONCE = 8
 FILE = "file://"
-MOVE = "Move one of them to its own namespace. Until then, neither can be swept."
+MOVE = "Move one of the two repositories to its own namespace. Until then, neither can be swept."
 
 
 class Probes:

@@ -153,7 +153,7 @@ class DescribePlanAgain:
     def it_has_nothing_to_start_for_a_commit_that_was_not_planned(self, fake, github):
         fake.begin_run(7, path=MAIN, event="pull_request")
         fake.pulls[7]["head"] = {**fake.pulls[7]["head"], "sha": "c3" * 20}
-        assert "has no plan of its last commit" in str(self.refused(github))
+        assert "has no plan for its last commit" in str(self.refused(github))
 
     def it_plans_no_fork_and_nothing_that_is_closed(self, fake, github):
         fake.begin_run(7, path=MAIN, event="pull_request")

@@ -180,14 +180,14 @@ def it_counts_literals_classes_and_question_marks_apart() -> None:
         ("v*", None),
         ("v{1,2}", None),
         ("X1", None),
-        ("[]", "the [ is never closed"),
-        ("release/1", "no tag has '/' in its name"),
-        ("a^", "no tag has '^' in its name"),
-        ("a:", "no tag has ':' in its name"),
-        ("a\\", "no tag has '\\\\' in its name"),
-        ("a b", "no tag has ' ' in its name"),
-        ("[a", "the [ is never closed"),
-        ("v[^1]*", "[^1] does not mean `none of these`: write [!1]"),
+        ("[]", "the [ has no closing ]"),
+        ("release/1", "a tag name cannot contain '/'"),
+        ("a^", "a tag name cannot contain '^'"),
+        ("a:", "a tag name cannot contain ':'"),
+        ("a\\", "a tag name cannot contain '\\\\'"),
+        ("a b", "a tag name cannot contain ' '"),
+        ("[a", "the [ has no closing ]"),
+        ("v[^1]*", "[^1] does not exclude these characters; write [!1] instead"),
     ],
 )
 def it_says_why_a_glob_matches_no_tag(pattern: str, why: str | None) -> None:
@@ -202,17 +202,17 @@ def it_finds_nothing_wrong_with_a_glob_that_can_match(pattern: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
-        ("release/*", "no branch has '/' in its name"),
-        ("a.b", "no branch has '.'"),
-        ("{a,b}", "no branch has '{' in its name: write several patterns instead of an {a,b} group"),
-        ("[a", "the [ is never closed"),
-        ("[z-a]", "[z-a] matches no character of a branch's name"),
-        ("[.]", "matches no character"),
-        ("[^a]", "[^a] does not mean `none of these`: write [!a]"),
-        ("a,b", "no branch has ',' in its name: write several patterns instead of an {a,b} group"),
-        ("-*", "no branch can have such a name"),
-        ("", "no branch can have such a name"),
-        ("é*", "no branch has 'é'"),
+        ("release/*", "a branch name cannot contain '/'"),
+        ("a.b", "a branch name cannot contain '.'"),
+        ("{a,b}", "a branch name cannot contain '{'; write several patterns instead of an {a,b} group"),
+        ("[a", "the [ has no closing ]"),
+        ("[z-a]", "[z-a] does not match any character that a branch name can contain"),
+        ("[.]", "does not match any character"),
+        ("[^a]", "[^a] does not exclude these characters; write [!a] instead"),
+        ("a,b", "a branch name cannot contain ','; write several patterns instead of an {a,b} group"),
+        ("-*", "no branch name can have this form"),
+        ("", "no branch name can have this form"),
+        ("é*", "a branch name cannot contain 'é'"),
     ],
 )
 def it_says_why_a_glob_matches_no_branch(pattern: str, why: str) -> None:
@@ -221,9 +221,9 @@ def it_says_why_a_glob_matches_no_branch(pattern: str, why: str) -> None:
 
 def it_knows_branches_from_repositories() -> None:
     assert why_no_branch("X_") is None
-    assert why_no_branch("a.") == "no branch has '.' in its name"
+    assert why_no_branch("a.") == "a branch name cannot contain '.'"
     assert why_no_repository("abc") is None
-    assert why_no_repository("X*") == "no repository has 'X' in its name"
+    assert why_no_repository("X*") == "a repository name cannot contain 'X'"
 
 
 def it_knows_how_long_a_repositorys_name_is() -> None:

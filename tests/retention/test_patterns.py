@@ -39,7 +39,7 @@ def it_lets_an_exact_rule_count_and_warns_when_it_keeps_less() -> None:
     found = expand(gc(exact("release-1", 7), exact("release-2", 99), pattern("r*", 90)), ["release-1"])
     assert dict(found.rules.branches) == {"release-1": 7, "release-2": 99}
     assert [(low.exact.name, low.pattern.name) for low in found.lowered] == [("release-1", "r*")]
-    assert "branch 'release-1' has 7 days of its own, fewer than the 90" in found.warnings[0]
+    assert "the rule of branch 'release-1' keeps 7 days, fewer than the 90" in found.warnings[0]
 
 
 def it_does_not_warn_when_the_exact_rule_keeps_as_much() -> None:

@@ -89,7 +89,7 @@ class DescribeADrawnHistory:
         )
         found = run(history, CurveRequest(GcRules(4, {"main": 21, "gone": 3}), NOW), runners, listing=False)
         assert [c["branch_id"] for c in found["curves"]] == [None, "main"]
-        assert found["warnings"][0] == "no such branch: gone"
+        assert found["warnings"][0] == "branch gone does not exist"
         main = found["curves"][1]
         # dev's 4 days keep c whatever main says; main's own days decide over b and a
         assert [goes(main, n) for n in (1, 5, 6, 20, 21)] == [(2, 130), (2, 130), (1, 100), (1, 100), (0, 0)]

@@ -51,7 +51,7 @@ def it_gives_days_of_utc_whatever_zone_a_clock_or_this_machine_is_in(hours: int,
 @pytest.mark.parametrize("sign", [1, -1])
 def it_refuses_a_difference_of_more_than_five_minutes(sign: int) -> None:
     assert of(sign * MAX_DIFFERENCE)
-    with pytest.raises(ClockSkew, match=r"clock 1 says 2026-01-01 1.:..:01|clock 1 says .*:59") as caught:
+    with pytest.raises(ClockSkew, match=r"clock 1 shows 2026-01-01 1.:..:01|clock 1 shows .*:59") as caught:
         of(timedelta(), sign * (MAX_DIFFERENCE + SECOND))
     assert (caught.value.where, "NTP" in caught.value.hint) == ("prod/lake", True)
 
@@ -59,7 +59,7 @@ def it_refuses_a_difference_of_more_than_five_minutes(sign: int) -> None:
 def it_refuses_two_other_clocks_that_differ_by_more() -> None:
     half = MAX_DIFFERENCE / 2
     assert of(half, -half)
-    with pytest.raises(ClockSkew, match=r"clock 0 says .*, but clock 1 says"):
+    with pytest.raises(ClockSkew, match=r"clock 0 shows .*, but clock 1 shows"):
         of(half, -half - SECOND)
 
 
@@ -127,9 +127,9 @@ def it_warns_in_a_plan_of_a_clock_that_differs() -> None:
     assert clock_warning(Server(SECOND), "lake", NOW) is None
     warning = clock_warning(Server(timedelta(hours=25)), "lake", NOW)
     assert warning == (
-        "this machine's clock says 2026-01-01 12:00:00 UTC,"
-        " but the server's clock says 2026-01-02 13:00:00 UTC."
-        " Ages cannot be determined, so nothing is deleted"
+        "this machine's clock shows 2026-01-01 12:00:00 UTC,"
+        " but the server's clock shows 2026-01-02 13:00:00 UTC,"
+        " so ages cannot be determined and nothing is deleted"
     )
 
 

@@ -99,7 +99,7 @@ class DescribeFolderState(StateContract):
         version = state.write("a", b"1", if_version=None)
         with (tmp_path / ".lock").open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            with pytest.raises(StorageError, match="another process has locked the state folder"):
+            with pytest.raises(StorageError, match="the state folder is locked by another process"):
                 state.write("a", b"2", if_version=version)
         state.write("a", b"3", if_version=version)
 
@@ -109,8 +109,8 @@ class DescribeFolderState(StateContract):
         (tmp_path / "history").write_text("")
         assert state.list_keys("applied/") == ["applied/prod/a.json"]
         for read in (state.list_keys, state.read):
-            with pytest.raises(StorageError, match="place of this folder") as caught:
+            with pytest.raises(StorageError, match="a file where this folder") as caught:
                 read("history/x/y")
             assert "history" in caught.value.where
-        with pytest.raises(StorageError, match="place of this folder"):
+        with pytest.raises(StorageError, match="a file where this folder"):
             open_state((tmp_path / "history").as_uri()).list_keys("applied/")

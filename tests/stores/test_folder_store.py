@@ -145,7 +145,7 @@ class DescribeFolderStore(SweepStoreContract):
         (root / "data/x").write_bytes(b"1")
         (root / "y").write_bytes(b"1")
         (answer,) = delete(store, key)
-        assert answer == Deletion(key, "no file can have this key")
+        assert answer == Deletion(key, "this key cannot be the name of a file")
         assert keys_of(store) == {"data/x", "y"}
 
     def it_deletes_names_of_several_lines(self, root: Path, store: SweepStore) -> None:
@@ -226,7 +226,7 @@ class DescribeFolderStore(SweepStoreContract):
         (root / "b").write_bytes(b"before")
         # A disk that loses what was written.
         monkeypatch.setattr("os.fsync", lambda handle: os.pwrite(handle, b"X", 0))
-        with pytest.raises(StorageError, match="differs from it"):
+        with pytest.raises(StorageError, match="differed from the original"):
             store.copy("a", "b")
         assert (root / "b").read_bytes() == b"before"
         assert sorted(os.listdir(root)) == ["a", "b"]

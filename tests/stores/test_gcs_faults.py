@@ -139,7 +139,7 @@ class DescribeConditions:
         url = f"{gcs_endpoint}/storage/v1/b/{gcs_bucket}/o/repo%2Fdata%2F00"
         other = requests.get(url, timeout=10).json() | {"crc32c": "AAAAAA=="}
         faulty.arm(Rule(Answer(200, json.dumps(other)), method="GET", path="data%2F00$"))
-        with pytest.raises(StorageError, match="differs from it and was removed"):
+        with pytest.raises(StorageError, match="differed from the original, so the copy was removed"):
             full.copy(KEYS[0], "q/00")
         assert keys_of(full, "q/") == set()
 
@@ -335,7 +335,7 @@ class DescribeBadDays:
         answers = {answer.key: answer for answer in full.delete(KEYS, versions=Versions.MARKER)}
         assert list(answers) == KEYS
         assert {key: (one.reason, one.transient) for key, one in answers.items() if not one.deleted} == {
-            KEYS[2]: ("the storage is overloaded or failing", True),
+            KEYS[2]: ("the storage is overloaded or temporarily unavailable", True),
             KEYS[3]: ("objectUnderActiveHold: the object is locked", False),
             KEYS[4]: ("status 400", False),
             KEYS[5]: ("the storage cannot be reached", True),

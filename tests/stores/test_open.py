@@ -49,7 +49,7 @@ def it_gives_the_url_back(url: str) -> None:
         ("local://repo", "inside a lakeFS server"),
         ("mem://repo", "inside a lakeFS server"),
         ("ftp://host/x", "ftp://"),
-        ("repo", "have a scheme"),
+        ("repo", "must be a URL with a scheme"),
         ("file://host/x", "three slashes"),
         ("s3:///x", "bucket is missing"),
         ("https://example.com/c/x", "not an Azure blob URL"),

@@ -97,7 +97,7 @@ class DescribeS3Reader(StorageContract):
 
     def it_says_that_a_profile_is_unknown(self, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AWS_PROFILE", "not-there")
-        with pytest.raises(StorageError, match="settings are wrong"):
+        with pytest.raises(StorageError, match="settings of the storage client are invalid"):
             open_namespace(f"s3://{s3_bucket}/x").read("x")
 
 

@@ -98,7 +98,7 @@ class DescribeS3OnABadDay:
     def it_tells_the_half_of_a_batch_that_failed(self, store: SweepStore, faulty: FaultyStore) -> None:
         faulty.arm(Rule(FailKeys(lambda key: int(key[-1]) % 2 == 1), **BATCH, times=1))
         answers = store.delete(KEYS, versions=Versions.MARKER)
-        reason = "InternalError: the storage is overloaded or failing"
+        reason = "InternalError: the storage is overloaded or temporarily unavailable"
         assert answers[1::2] == [Deletion(key, reason, transient=True) for key in KEYS[1::2]]
         assert answers[::2] == [Deletion(key) for key in KEYS[::2]]
         assert keys_of(store) == set(KEYS[1::2])
@@ -389,7 +389,9 @@ class DescribeAzureOnABadDay:
         faulty.arm(Rule(Answer(202, parts([(1, 409, "LeaseIdMissing"), (2, 202, ""), (0, 503, "ServerBusy")]),
                                {"Content-Type": "multipart/mixed; boundary=b"}), method="POST"))  # fmt: skip
         assert store.delete(KEYS[:4], versions=Versions.MARKER) == [
-            Deletion(KEYS[0], "ServerBusy: the storage is overloaded or failing", transient=True),
+            Deletion(
+                KEYS[0], "ServerBusy: the storage is overloaded or temporarily unavailable", transient=True
+            ),
             Deletion(KEYS[1], "LeaseIdMissing: the blob is leased"),
             Deletion(KEYS[2]),
             Deletion(

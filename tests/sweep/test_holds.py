@@ -139,7 +139,7 @@ def it_ends_no_hold_by_a_wrong_clock_while_it_restores(world: SweepWorld, held: 
     world.skew = timedelta(days=400)
     end = restore(world.site(), world.stored(mark), world.ports(), world.run_of(), RestoreOptions())
     assert (end["restored"] > 0, end["collectable_again"]) == (True, None)
-    assert "this machine's clock says" in end["note"]
+    assert "this machine's clock shows" in end["note"]
     world.skew = timedelta()
     sweep(world)
     assert before <= held.stored()

@@ -364,9 +364,9 @@ class DescribeClocks:
         before = repo.stored()
         for clock in ("skew", "store_skew"):
             setattr(world, clock, timedelta(hours=hours))
-            with pytest.raises(ClockSkew, match="this machine's clock says"):
+            with pytest.raises(ClockSkew, match="this machine's clock shows"):
                 world.run(settled)
-            with pytest.raises(ClockSkew, match="this machine's clock says"):
+            with pytest.raises(ClockSkew, match="this machine's clock shows"):
                 world.mark()
             setattr(world, clock, timedelta())
         assert before <= repo.stored()
@@ -426,7 +426,7 @@ class DescribeClocks:
         world.approve(mark)
         world.sweeper.after_round = lambda number: setattr(world, "skew", timedelta(hours=25))
         end = world.run(mark)
-        assert "this machine's clock says" in end.problem
+        assert "this machine's clock shows" in end.problem
         assert end.amount(Status.DELETED).objects == 1
 
     def it_refuses_a_server_and_a_store_that_do_not_agree(self, world: SweepWorld, settled: Mark) -> None:

@@ -153,7 +153,7 @@ EMPTY_GC = "this value is empty; to remove the gc settings from the server, writ
             for prefix, text in (
                 ("/legal/", "an object path must not begin with a slash or dots; write 'legal/'"),
                 ("./legal/", "an object path must not begin with a slash or dots; write 'legal/'"),
-                ("//", "an object path must not begin with a slash or dots; write one such as 'legal/'"),
+                ("//", "an object path must not begin with a slash or dots; write a prefix such as 'legal/'"),
                 (
                     "legal/*",
                     "a prefix has no wildcards: it covers every path that begins with it; write 'legal/'",
@@ -166,7 +166,10 @@ EMPTY_GC = "this value is empty; to remove the gc settings from the server, writ
                     "lakefs://repo/main/legal/",
                     "a prefix is the beginning of a path, not a URL; write 'legal/'",
                 ),
-                ("s3://bucket", "a prefix is the beginning of a path, not a URL; write one such as 'legal/'"),
+                (
+                    "s3://bucket",
+                    "a prefix is the beginning of a path, not a URL; write a prefix such as 'legal/'",
+                ),
                 ("legal\\old", "paths use slashes, not backslashes; write 'legal/old'"),
                 ("' legal/'", "a prefix must not begin or end with whitespace; write 'legal/'"),
             )
@@ -235,7 +238,7 @@ def it_reports_what_lakefs_own_collector_cannot_do_wherever_it_is_inherited_from
         ("Data", "'Data' is not a valid repository name"),
         ("da", "'da' is not a valid repository name"),
         ("'da_*'", "the pattern 'da_*' cannot match anything: no repository has '_'"),
-        ("'da[ta'", "cannot match anything: the [ is never closed"),
+        ("'da[ta'", "cannot match anything: the [ has no closing ]"),
         ("'[^a]*'", "write [!a]"),
         ("'-*'", "cannot match anything"),
         ("nowhere/data", "there is no server 'nowhere'"),

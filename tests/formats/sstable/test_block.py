@@ -74,7 +74,7 @@ class DescribeAStoredBlock:
             assert load_block(data, handle, end) == bytes(100)
             monkeypatch.setattr(limits, "BLOCK_BYTES", 99)
             with pytest.raises(
-                FormatError, match="the block at 5 claims a larger decompressed size than lakeFS ever writes"
+                FormatError, match="the block at 5 states a larger size than lakeFS ever writes"
             ):
                 load_block(data, handle, end)
 
@@ -86,13 +86,13 @@ class DescribeAStoredBlock:
         monkeypatch.setattr(limits, "SNAPPY_RATIO", Fraction(99, len(raw)))
         with pytest.raises(
             FormatError,
-            match="the block at 5 claims more data than Snappy can compress into it",
+            match="the block at 5 states more data than Snappy can compress into it",
         ):
             load_block(data, handle, end)
 
     @pytest.mark.parametrize("raw", [b"\xff" * 6, b"\x05\x10abc"])
     def it_decompresses(self, raw: bytes) -> None:
-        with pytest.raises(FormatError, match="the block at 5 does not decompress"):
+        with pytest.raises(FormatError, match="the block at 5 cannot be decompressed"):
             load_block(*stored(raw, 1))
 
     def it_has_a_kind_that_lakefs_writes(self) -> None:
@@ -184,7 +184,7 @@ class DescribeEntries:
         assert len(read_entries(data)) == 10
         monkeypatch.setattr(limits, "KEY_BYTES", spare - 1)
         with pytest.raises(
-            FormatError, match="a block has more keys, or longer ones, than any that lakeFS writes"
+            FormatError, match="a block has more keys, or longer keys, than any block written by lakeFS"
         ):
             read_entries(data)
         monkeypatch.setattr(limits, "KEY_RATIO", 2)
@@ -196,7 +196,7 @@ class DescribeEntries:
         assert len(read_entries(data)) == 3
         monkeypatch.setattr(limits, "TABLE_RECORDS", 2)
         with pytest.raises(
-            FormatError, match="a block has more keys, or longer ones, than any that lakeFS writes"
+            FormatError, match="a block has more keys, or longer keys, than any block written by lakeFS"
         ):
             read_entries(data)
 

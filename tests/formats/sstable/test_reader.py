@@ -103,16 +103,16 @@ class DescribeDamage:
             (GOOD[:-FOOTER_SIZE] + _footer(Handle(0, 5), Handle(0, 5))[:20] + GOOD[-33:], "zeros|checksum"),
             (table([(b"b" + SET, b""), (b"a" + SET, b"")]), "out of order"),
             (table([(b"a" + SET, b"1"), (b"a" + SET, b"2")]), "out of order"),
-            (table([(b"a" + SET, b"")], count=b"2"), "the file has 1 record, but its properties say 2"),
+            (table([(b"a" + SET, b"")], count=b"2"), "the file has 1 record, but its properties state 2"),
             (table([(b"a" + SET, b"")], count=b"-1"), "the count property is missing"),
             (table([(b"a" + SET, b"")], count=b""), "the count property is missing"),
             (table([(b"a" + SET, b"")], count=b"9" * 5_000), "the count property is missing"),
             (table([(b"a" + SET, b"")], count="²".encode("latin-1")), "the count property is missing"),
-            (bytes(FOOTER_SIZE - 1), "52 bytes are too few for an SSTable"),
+            (bytes(FOOTER_SIZE - 1), "52 bytes, which is too few for an SSTable"),
             (bytes(FOOTER_SIZE), "the magic number is missing"),
             (table([(b"a" + bytes(8), b"")]), "kind 0"),
             (table([(b"short", b"")]), "too short"),
-            (table([], kind=1, raw=b"\xff\xff\xff\xff\xff snappy it is not"), "does not decompress"),
+            (table([], kind=1, raw=b"\xff\xff\xff\xff\xff snappy it is not"), "cannot be decompressed"),
             (table([], kind=1, raw=b"\xff\xff\xff\xff\x0f"), "more data than Snappy can compress into it"),
             (table([], kind=7, raw=bytes(8)), "unknown compression 7"),
             (table([], raw=b"abc"), "too short"),
@@ -180,7 +180,7 @@ class DescribeAnIndex:
                 properties[b"rocksdb.block.based.table.index.type"] = b"\x02\0\0\0"
             else:
                 index = file.index(*(blocks[n] for n in order))
-            with pytest.raises(FormatError, match="the index names blocks that overlap"):
+            with pytest.raises(FormatError, match="the index lists blocks that overlap"):
                 read_sstable(file.finish(index, properties), name="x")
 
     def it_names_blocks_that_follow_each_other_with_their_trailers(self) -> None:

@@ -57,9 +57,9 @@ class DescribeMistakes:
         )
         assert problems_of(text) == [
             "seed.yaml:4:47: repositories[0].steps[0].upload.size: must be a size such as 512 or 4KB",
-            "seed.yaml:5:9: repositories[0].steps[1]: unknown step `comit`, did you mean `commit`?",
+            "seed.yaml:5:9: repositories[0].steps[1]: unknown step `comit`; did you mean `commit`?",
             "seed.yaml:6:17: repositories[0].steps[2].commit: `message` is missing",
-            "seed.yaml:6:32: repositories[0].steps[2].commit.mesage: unknown key, did you mean `message`?",
+            "seed.yaml:6:32: repositories[0].steps[2].commit.mesage: unknown key; did you mean `message`?",
             "seed.yaml:7:14: repositories[0].steps[3].tag: `ref` is missing",
         ]
 
@@ -73,14 +73,14 @@ class DescribeMistakes:
             ("commit: main", "commit: must be a mapping"),
             ("{commit: {}, tag: {}}", "must be one step"),
             ("commit", "must be one step"),
-            ("upload: {branch: main, path: a, count: 3}", "several objects need a path that ends in `/`"),
+            ("upload: {branch: main, path: a, count: 3}", "with `count`, the path must end in `/`"),
             ("upload: {branch: main, path: a/, count: 0}", "must be a whole number of at least 1"),
             ("merge: {source: a, into: b, strategy: mine}", "must be source-wins or dest-wins"),
             ("gc_rules: {default_retention_days: many}", "must be a whole number"),
             ("gc_rules: {default_retention_days: 1, branches: [main]}", "branches: must be a mapping"),
             ("protect: {patterns: main}", "protect.patterns: must be a list"),
             ("revert: {branch: main, ref: main, parent: 0}", "at least 1"),
-            ("tag: {name: a, name: b, ref: main}", "tag.name: is given twice"),
+            ("tag: {name: a, name: b, ref: main}", "tag.name: appears twice"),
         ],
     )
     def it_says_what_is_wrong(self, step, mistake):
@@ -90,7 +90,7 @@ class DescribeMistakes:
 
     def it_refuses_two_repositories_of_one_name(self):
         (problem,) = problems_of("repositories:\n  - name: one\n  - name: one\n")
-        assert problem == "seed.yaml:3:5: repositories: two repositories have the name one"
+        assert problem == "seed.yaml:3:5: repositories: two repositories are named one"
 
     @pytest.mark.parametrize(
         ("text", "mistake"),
@@ -102,7 +102,7 @@ class DescribeMistakes:
             ("repo: []", "`repositories` is missing"),
             ("- a", "must be a mapping"),
             ("a: &x [1]\nb: *x", "line 2, column 4: aliases are not supported"),
-            ("a: \x00", "this is not YAML"),
+            ("a: \x00", "the file is not valid YAML"),
         ],
     )
     def it_refuses_what_is_no_seed(self, text, mistake):

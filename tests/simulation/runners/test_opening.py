@@ -28,7 +28,7 @@ def not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
         (LOCAL, 10 * LOCAL_ENTRIES, None, LOCAL, "requested"),
         (SPARK, 0, None, SPARK, "requested"),
         (SPARK, 0, MASTER, SPARK, "requested"),
-        (AUTO, 0, MASTER, SPARK, "--master is given"),
+        (AUTO, 0, MASTER, SPARK, "--master is set"),
         (AUTO, LOCAL_ENTRIES, None, LOCAL, "20,000,000 entries are no more than 20,000,000"),
         (AUTO, LOCAL_ENTRIES + 1, None, SPARK, "20,000,001 entries are more than 20,000,000"),
     ],
