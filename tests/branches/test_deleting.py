@@ -112,7 +112,12 @@ class DescribeALostAnswer:
         assert run_exit_code(report) == 3
 
     def it_does_not_run_a_hook_twice_that_takes_long(self, one, monkeypatch):
-        self.lose(one, monkeypatch, ServerUnreachable("the server did not answer within the time limit"), acted=False)
+        self.lose(
+            one,
+            monkeypatch,
+            ServerUnreachable("the server did not answer within the time limit"),
+            acted=False,
+        )
         report = one.run()
         assert [e.outcome.value for e in report.repositories[0].branches] == ["uncertain"]
         assert len(deletions(one)) == 1

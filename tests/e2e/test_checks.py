@@ -475,7 +475,7 @@ class DescribeAPullRequest:
         ("checks: [{name: A b, run: [x]}]", "a name such as naming"),
         ("checks: [{name: a, run: x}]", "a program and its arguments"),
         ("checks: [{name: a, run: [x], on: apply}]", "plan"),
-        ("checks: [{name: a, run: [x], time_limit: 1h}]", "1s to 10m"),
+        ("checks: [{name: a, run: [x], time_limit: 1h}]", "between 1s and 10m"),
     ],
 )
 def it_says_what_is_wrong_with_checks(world, lines, text):

@@ -319,7 +319,7 @@ def it_deletes_nothing_if_its_report_could_not_be_written(make_site: Any, comman
     words = ("--auto-approve",) if command == "purge" else (mark_id,)
     refused = site.world.lakeplan(("sweep", command), *words, "--out", "/nowhere/report.json")
     assert refused.code == 1
-    assert "cannot write: No such file or directory" in " ".join(refused.err.split())
+    assert "cannot write to the folder: No such file or directory" in " ".join(refused.err.split())
     assert {file for file in site.folder.rglob("*") if file.is_file()} == before
 
 

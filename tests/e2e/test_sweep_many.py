@@ -96,7 +96,7 @@ class DescribeALyingCache:
     def it_is_found_out_by_verifying(self, lying: World) -> None:
         result = lying.lakeplan(("sweep", "mark"), "--target", "lake-0", "--verify-cache")
         assert result.code == 1
-        assert "differ from the stored ones" in result.out + result.err
+        assert "differ from those in its storage" in result.out + result.err
         assert not any(line.startswith("Traceback") for line in result.err.splitlines())
 
     @pytest.mark.parametrize("case", ["CI", "without its key", "shared"])

@@ -168,8 +168,8 @@ def it_takes_the_servers_time_zone(run: Run) -> None:
         ("commits: {a: {age: 1d, parents: [z]}}, branches: {main: a}, goes: {commits: [a]}", "no commit 'z'"),
         ("commits: {a: {age: 1x}}, branches: {main: a}, goes: {commits: [a]}", "expected an age such as"),
         ("commits: {a: {age: 1d}}, branches: {main: a}, goes: {commits: [q]}", "commit, branch or tag 'q'"),
-        ("commits: {a: {age: 1d}}, branches: {main: a}, goes: {objects: [q@a]}", "names no object"),
-        ("commits: {a: {age: 1d}}, branches: {main: a}", "expects nothing"),
+        ("commits: {a: {age: 1d}}, branches: {main: a}, goes: {objects: [q@a]}", "does not match any object"),
+        ("commits: {a: {age: 1d}}, branches: {main: a}", "has no expectations"),
         ("commits: {a: {age: 1d}}, branches: {main: a}, survive: {commits: [a]}", "did you mean survives?"),
         (
             "commits: {a: {age: 1d, parents: [b]}, b: {age: 1d, parents: [a]}}, branches: {main: a}, "

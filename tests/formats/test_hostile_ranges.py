@@ -166,7 +166,7 @@ class DescribeBombs:
     def it_stops_at_the_longest_keys_of_a_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(limits, "TABLE_KEY_BYTES", 30_000)
         keys = block(entry(0, b"a" * 9_000 + SET), *(entry(9_000, uvarint(at) + SET) for at in range(9)))
-        with pytest.raises(FormatError, match="more keys, or longer ones"):
+        with pytest.raises(FormatError, match="more keys, or longer keys"):
             list(read_range(table([(0, keys)], count=10), name="r"))
 
 

@@ -60,7 +60,9 @@ def it_reads_what_was_written() -> None:
 )
 def it_names_a_damaged_record(data: bytes) -> None:
     for read in (lambda: read_results(data, name="the/record"), lambda: end_of("the/record", data)):
-        with pytest.raises(FormatError, match="the record of what became of these objects") as caught:
+        with pytest.raises(
+            FormatError, match="the record of what the sweep did with these objects"
+        ) as caught:
             read()
         assert caught.value.where == "the/record"
         assert caught.value.hint
@@ -72,7 +74,7 @@ def it_names_a_record_with_a_damaged_text(text: bytes) -> None:
     damaged = data.replace(text, text[:-1] + b"\xff")
     assert damaged != data
     for read in (read_results, read_deleted, lambda data, name: read_part(data, name=name, sha256=None)):
-        with pytest.raises(FormatError, match="has a text that is not UTF-8") as caught:
+        with pytest.raises(FormatError, match="contains text that is not UTF-8") as caught:
             read(damaged, name="the/record")
         assert caught.value.where == "the/record"
     with pytest.raises(FormatError):

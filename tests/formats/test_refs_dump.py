@@ -81,7 +81,7 @@ class DescribeDamage:
 
     def it_refuses_content_with_another_id(self) -> None:
         ids, files = write_refs_dump(REFS)
-        with pytest.raises(FormatError, match="has the id") as caught:
+        with pytest.raises(FormatError, match="the id computed from the content") as caught:
             read_refs(ids, lambda _, id: files[ids.tags_meta_range_id])
         assert caught.value.where == ids.commits_meta_range_id
 

@@ -93,7 +93,7 @@ def document() -> dict[str, Any]:
             ],
         },
         "warnings": [
-            "storage was not listed, so figures are upper bounds, and the minimum age is not considered"
+            "storage was not listed, so the numbers are upper bounds and do not consider the minimum age"
         ],
     }
     jsonschema.validate(found, SCHEMA)

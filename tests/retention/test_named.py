@@ -133,7 +133,7 @@ def it_takes_a_whole_id_for_no_abbreviation() -> None:
 NO_URL = "a prefix is the beginning of a path, not a URL"
 NO_SLASH = "an object path must not begin with a slash or dots"
 NO_WILDCARDS = "a prefix has no wildcards: it covers every path that begins with it"
-LEGAL = "write one such as 'legal/'"
+LEGAL = "write a prefix such as 'legal/'"
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class DescribeUp:
     def it_refuses_a_folder_that_another_one_uses(self, sandbox, tmp_path, capsys):
         arguments = ["sandbox", "up", "--port", "0", "--dir", str(tmp_path / "sandbox")]
         assert run(arguments) == ExitCode.USAGE
-        assert "Another sandbox may be running there" in capsys.readouterr().err
+        assert "Another sandbox may be running in this one" in capsys.readouterr().err
 
 
 class DescribeSeed:
@@ -117,7 +117,7 @@ class DescribeSeed:
         assert sandbox.endpoint_url in capsys.readouterr().out
         monkeypatch.setenv("LAKEPLAN_SANDBOX_ACCESS_KEY_ID", "another")
         assert run(["sandbox", "seed", str(seed_file), "--skip-existing"]) == ExitCode.ERROR
-        assert "refuses the credentials" in capsys.readouterr().err
+        assert "refused the credentials" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("given", "environ", "expected"),

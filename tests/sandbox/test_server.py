@@ -48,7 +48,7 @@ class DescribeListening:
             start_sandbox(tmp_path / "other", port=sandbox.port)
 
     def it_refuses_a_folder_that_another_one_uses(self, sandbox, tmp_path):
-        with pytest.raises(UsageError, match="cannot use the sandbox's state"):
+        with pytest.raises(UsageError, match="cannot use the sandbox's data"):
             start_sandbox(tmp_path / "sandbox")
 
     def it_refuses_a_state_that_is_damaged(self, tmp_path):

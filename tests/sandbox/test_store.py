@@ -30,6 +30,6 @@ def test_an_error_leaves_nothing_behind(tmp_path):
 @pytest.mark.parametrize("folder", ["file", "file/below"])
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, folder):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot use the sandbox's state") as caught:
+    with pytest.raises(UsageError, match="cannot use the sandbox's data") as caught:
         Store(tmp_path / folder / "state.db")
     assert str(tmp_path / folder) in caught.value.where

@@ -74,7 +74,7 @@ def it_says_which_java_each_spark_needs(
     assert (error and error.message) == said
     if hint is not None and error is not None:
         assert hint in error.hint
-        assert "--runner local, which needs no Java" in error.hint
+        assert "--runner local, which does not need Java" in error.hint
 
 
 def foreign_spark(folder: Path, version: str | None) -> Path:
@@ -100,7 +100,7 @@ class DescribeSparkHome:
         assert error.value.where == str(home)
 
     def it_is_refused_when_it_has_no_spark(self, tmp_path: Path) -> None:
-        with pytest.raises(SimulationFailed, match="has no bin/spark-submit"):
+        with pytest.raises(SimulationFailed, match="does not contain bin/spark-submit"):
             checked_home(str(tmp_path))
 
     def it_is_taken_when_it_is_of_the_same_version(self, tmp_path: Path) -> None:
@@ -127,7 +127,9 @@ class DescribeTheVariable:
         caplog.set_level(logging.INFO, logger="lakeplan")
         with spark._spark_environment(None):
             assert os.environ["SPARK_HOME"] == str(SPARK)
-        assert caplog.messages == [f"SPARK_HOME={home} is ignored: --spark-home uses it"]
+        assert caplog.messages == [
+            f"SPARK_HOME={home} is ignored; to use that folder, pass it with --spark-home"
+        ]
         with spark._spark_environment(home):
             assert os.environ["SPARK_HOME"] == home
         assert os.environ["SPARK_HOME"] == home

@@ -127,7 +127,7 @@ class DescribeASegment:
             from_bytes(data + b"\0", RANGES)
 
     def it_is_not_read_for_other_ranges(self) -> None:
-        with pytest.raises(ValueError, match="belongs to other ranges"):
+        with pytest.raises(ValueError, match="belongs to a different set of ranges"):
             from_bytes(segment_bytes(), ["cd", "ab"])
 
     @pytest.mark.parametrize("leaf", [16, 17])

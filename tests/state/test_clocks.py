@@ -138,7 +138,7 @@ def it_takes_the_store_s_time_from_a_file_that_it_writes() -> None:
     at = store_time(store, "_lakeplan/clock.json", {"by": "me", "at": "now"})  # type: ignore[arg-type]
     assert at == NOW + timedelta(microseconds=7)
     assert store.written == {"_lakeplan/clock.json": '{"at": "now", "by": "me"}\n'}
-    with pytest.raises(LakeplanError, match="does not list a file") as caught:
+    with pytest.raises(LakeplanError, match="missing from the store's listing") as caught:
         store_time(Store(None), "_lakeplan/clock.json", {})  # type: ignore[arg-type]
     assert caught.value.where == "s3://bucket/ns/_lakeplan/clock.json"
 

@@ -161,7 +161,7 @@ class DescribeConditions:
         url = f"{gcs_endpoint}/storage/v1/b/{gcs_bucket}/o/repo%2Fdata%2F00"
         item = requests.get(url, timeout=10).json() | {"kmsKeyName": f"{key_name}/cryptoKeyVersions/3"}
         faulty.arm(Rule(Answer(200, json.dumps(item)), method="GET", path="data%2F00$"))
-        with pytest.raises(StorageError, match="not encrypted like its source"):
+        with pytest.raises(StorageError, match="not encrypted in the same way"):
             full.copy(KEYS[0], "q/00")
         (sent,) = (target for method, target, _ in faulty.seen if method == "POST")
         assert f"destinationKmsKeyName={key_name.replace('/', '%2F')}" in sent

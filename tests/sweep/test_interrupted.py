@@ -349,7 +349,7 @@ def it_names_a_damaged_record_and_goes_on_without_it(
     columns = {"address": ["data/a"], "size_bytes": [1], "status": ["lost"], "reason": [""]}
     record.write_bytes(write_part(columns, RESULTS)[0])
     (record.parent / "notes").write_text("somebody's own file")
-    with pytest.raises(FormatError, match="the record of what became of these objects") as caught:
+    with pytest.raises(FormatError, match="the record of what the sweep did with these objects") as caught:
         world.run(marked)
     assert caught.value.where.endswith(f"results/{record.name}")
     record.unlink()  # as the hint says

@@ -339,7 +339,7 @@ class DescribeForgedMarks:
         forge(world, repo, ["data/x", "data/y"])
         self._put(world, repo, table)
         document = find_and_close(world, "forged")
-        assert "is not a part of a mark" in document.problem
+        assert "is not part of a mark" in document.problem
         assert document.pending.objects == 2
 
     @pytest.mark.parametrize("status", ["vanished", "", None])
@@ -350,7 +350,7 @@ class DescribeForgedMarks:
         table = pa.table({"address": ["data/x"], "size_bytes": [1], "status": [status], "reason": [""]})
         store = world.site().store
         store.put(f"{sweep_prefix('forged')}results/part-1.parquet", _file(table))
-        with pytest.raises(LakeplanError, match=r"these objects is damaged|is not a part"):
+        with pytest.raises(LakeplanError, match=r"these objects is damaged|is not part"):
             find_and_close(world, "forged")
 
     def it_keeps_impossible_figures_out_of_the_state(self, world: SweepWorld, repo: LakeRepository) -> None:
@@ -358,7 +358,7 @@ class DescribeForgedMarks:
         data = write_results({"data/x": (Status.DELETED, "")}, {"data/x": -7}, verified=0)
         world.site().store.put(f"{sweep_prefix('forged')}results/part-1.parquet", data)
         document = world.finish(find_and_close(world, "forged"))
-        assert "figures are impossible" in document["note"]
+        assert "numbers of the sweep are invalid" in document["note"]
         assert read_sweeps(world.state, "prod/repo1") == {}
 
     @pytest.mark.parametrize("field", ["deleted", "reasons", "settings", "problem", "at"])

@@ -274,7 +274,7 @@ def it_refuses_a_namespace_below_its_data_that_nobody_lists(
     folder = repo.folder / inner / "_lakefs"
     folder.mkdir(parents=True)
     (folder / "dummy").write_bytes(b"")
-    with pytest.raises(FormatError, match=f"inside this repository's namespace, at {inner}"):
+    with pytest.raises(FormatError, match=f"inside that of this repository, at {inner}"):
         world.mark()
 
 

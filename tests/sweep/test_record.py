@@ -88,7 +88,7 @@ def it_begins_no_purge_with_copies_that_another_one_purged(
         record_purge(state, REPOSITORY, "m1", Amount(), ended="run-2")
 
     before_next_write(state, monkeypatch, purge)
-    with pytest.raises(WriteConflict, match="another run purged this quarantine"):
+    with pytest.raises(WriteConflict, match="another run was purging this quarantine"):
         record_purge(state, REPOSITORY, "m1", Amount(1, 10), begun="run-1")
     found = read_sweeps(state, REPOSITORY)["m1"]
     assert (found.purged, found.purging) == (Amount(1, 10), None)

@@ -109,10 +109,10 @@ class DescribeRestartPoints:
         ("data", "message"),
         [
             (bytes(3), "a block is too short"),
-            (bytes(4), "do not fit into the block"),
-            (bytes(8), "do not fit into the block"),
-            (struct.pack("<I", 1), "do not fit into the block"),
-            (struct.pack("<2I", 0, 2), "do not fit into the block"),
+            (bytes(4), "do not fit into it"),
+            (bytes(8), "do not fit into it"),
+            (struct.pack("<I", 1), "do not fit into it"),
+            (struct.pack("<2I", 0, 2), "do not fit into it"),
             (block(restarts=(1,)), "are out of order"),
             (block(restarts=(1, 2)), "are out of order"),
             (block(restarts=(0, 2, 2)), "are out of order"),
@@ -150,7 +150,7 @@ class DescribeEntries:
             (block(b"\x00\x01"), "a number runs past the end"),
             (
                 block(entry(0, b"a", b"1"), entry(2, b"b", b"")),
-                "shares more bytes with the key before it than that key has",
+                "shares more bytes with the key before it than that key contains",
             ),
             (block(entry(1, b"a", b"")), "an entry at a restart point shares bytes with the key before it"),
             (

@@ -202,7 +202,7 @@ class DescribeAnIndex:
         for second in (b"a", b"b"):
             file = File()
             index = file.index(file.put(records(b"b")), file.put(records(second)))
-            with pytest.raises(FormatError, match="keys are out of order"):
+            with pytest.raises(FormatError, match="the keys in the file are out of order"):
                 read_sstable(file.finish(index, {b"count": b"2"}), name="x")
 
 
@@ -264,7 +264,7 @@ class DescribeLimits:
         monkeypatch.setattr(limits, "TABLE_RECORDS", 4)
         assert len(read_sstable(data, name="x")) == 4
         monkeypatch.setattr(limits, "TABLE_RECORDS", 3)
-        with pytest.raises(FormatError, match="the index names more blocks"):
+        with pytest.raises(FormatError, match="the index lists more blocks"):
             read_sstable(data, name="x")
 
     def it_reads_files_up_to_a_size(self, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
