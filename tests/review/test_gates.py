@@ -199,7 +199,9 @@ class DescribeAllow:
 
     def it_ends_at_the_last_sign_of_equality(self):
         overrides = GateOverrides(frozenset({"prod/a=b=clear"}), (), date(2026, 1, 1))
-        with pytest.raises(UsageError, match="--allow prod/a=b=clear: repository prod/a=b is not in this run"):
+        with pytest.raises(
+            UsageError, match="--allow prod/a=b=clear: repository prod/a=b is not in this run"
+        ):
             overrides.check_named(["prod/a", "a"])
 
     def it_may_name_any_repository_of_the_run_whether_or_not_a_gate_is_shut_there(self):

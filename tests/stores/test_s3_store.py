@@ -113,7 +113,7 @@ class DescribeVersions:
         older |= {"IsLatest": False, "LastModified": older["LastModified"] - timedelta(hours=1)}
         monkeypatch.setattr(type(store), "_pages", lambda *_, **__: iter([{"Versions": [older]}]))
         (answer,) = store.delete(["data/a"], versions=Versions.ALL, expected=expected)
-        assert "listing of its versions does not contain it" in answer.reason
+        assert "missing from the listing of its versions" in answer.reason
         assert versions_of(s3_bucket) == {("data/a", False): 2}
 
     @pytest.mark.parametrize("error", [StoreBusy("overloaded"), StorageDenied("access denied")])

@@ -411,7 +411,7 @@ class DescribeAStoreThatFails:
         def refuse(key: str) -> Deletion | None:
             if key == "data/b":
                 os.unlink(sweep.folder / key)
-                return Deletion(key, "older versions remain: AccessDenied")
+                return Deletion(key, "older versions were not deleted: AccessDenied")
             return None
 
         store.refuses = refuse
@@ -423,7 +423,7 @@ class DescribeAStoreThatFails:
             if versioned is False:
                 assert end == ("deleted", GONE_AFTER)
             else:
-                assert end == ("failed", "older versions remain: AccessDenied")
+                assert end == ("failed", "older versions were not deleted: AccessDenied")
 
     def it_waits_before_it_lists_again_what_a_busy_store_refused(self, sweep: Sweep, time: FakeTime) -> None:
         sweep.mark(["data/a"])
