@@ -222,10 +222,7 @@ class S3Copier(S3Reader):
                 raise StorageError(
                     "the store did not return this object's metadata, so the object cannot be copied",
                     where=self._where(key),
-                    hint=(
-                        "Check whether the object is encrypted with a customer-provided key (SSE-C), which"
-                        " lakeplan does not have."
-                    ),
+                    hint="Check whether it is encrypted with a customer-provided key (SSE-C).",
                 ) from error
             raise
         return answer

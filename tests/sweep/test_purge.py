@@ -366,7 +366,10 @@ def it_counts_a_copy_as_failed_if_older_versions_of_it_may_remain(
     if versioned is False:
         assert (end.deleted, end.failed) == (Amount(2, 2), {})
     else:
-        assert (end.deleted, end.failed) == (Amount(1, 1), {"data/b": "older versions were not deleted: AccessDenied"})
+        assert (end.deleted, end.failed) == (
+            Amount(1, 1),
+            {"data/b": "older versions were not deleted: AccessDenied"},
+        )
 
 
 def it_reports_what_the_store_confirmed_if_it_cannot_list_the_copies_afterwards(
