@@ -28,7 +28,7 @@ def it_writes_entries_after_which_the_plan_passes(globbed):
     assert globbed.lakeplan("plan").code == 4
     done = globbed.lakeplan("adopt")
     assert done.code == 0, done.err
-    assert done.out == "Wrote 1 entry into repositories/adopted.yaml: prod/team-2\n"
+    assert done.out == "Wrote 1 entry to repositories/adopted.yaml: prod/team-2\n"
     text = (globbed.tree / "repositories/adopted.yaml").read_text()
     assert text.endswith('repositories:\n  "team-2": {}\n')
     plan = globbed.lakeplan("plan", "--format", "json")

@@ -165,7 +165,7 @@ class DescribeACheck:
     @pytest.mark.parametrize(
         ("script", "text"),
         [
-            ("raise SystemExit('it is full')", "failed with exit 1: it is full"),
+            ("raise SystemExit('it is full')", "failed with exit code 1: it is full"),
             ("import os; os.kill(os.getpid(), 9)", "failed with signal 9"),
             ("print('fine')", "printed neither"),
             ("print('{}')", "printed neither"),
@@ -242,7 +242,7 @@ class DescribeACheck:
         (site.tree / "checks/own.sh").chmod(0o755)
         tree(site, check("./checks/own.sh"))
         commit(site)
-        assert "failed with exit 3" in str(gates(plan(site, "--base", "HEAD")))
+        assert "failed with exit code 3" in str(gates(plan(site, "--base", "HEAD")))
 
 
 class DescribeWhereItMayRun:
@@ -408,12 +408,12 @@ class DescribeAPullRequest:
         (site.tree / "checks").mkdir()
         (site.tree / "checks/own.py").symlink_to(site.tree / "shared/own.py")
         commit(site)
-        assert "failed with exit 2" in str(gates(plan(site, "--base", "HEAD")))
+        assert "failed with exit code 2" in str(gates(plan(site, "--base", "HEAD")))
         (site.tree / "checks/own.py").unlink()
         (site.tree / "checks").rmdir()
         (site.tree / "checks").symlink_to(site.tree / "shared")
         commit(site)
-        assert "failed with exit 2" in str(gates(plan(site, "--base", "HEAD")))
+        assert "failed with exit code 2" in str(gates(plan(site, "--base", "HEAD")))
         assert not ran.exists()
 
     def it_may_use_links_inside_the_tree(self, site):
@@ -469,7 +469,7 @@ class DescribeAPullRequest:
 @pytest.mark.parametrize(
     ("lines", "text"),
     [
-        ("checks: [{name: a, run: [x]}, {name: a, run: [y]}]", "two checks 'a'"),
+        ("checks: [{name: a, run: [x]}, {name: a, run: [y]}]", "two checks have the name 'a'"),
         ("checks: [{name: a}]", "run is missing"),
         ("checks: [{name: a, run: []}]", "run"),
         ("checks: [{name: A b, run: [x]}]", "a name such as naming"),

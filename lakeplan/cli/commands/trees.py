@@ -262,7 +262,7 @@ def make_checked(
         if why:
             bad.append(
                 importing.SkippedRepository(
-                    repository.key, f"no tree can express the stored rules: {'; '.join(why)}"
+                    repository.key, f"the stored rules are invalid in a tree: {'; '.join(why)}"
                 )
             )
         else:
@@ -317,7 +317,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 def _report(made: importing.Import, tree: Path, *, ignores: bool, no_color: bool) -> None:
     line = partial(say, stdout(no_color=no_color))
     for item in made.left_out:
-        line(f"{item.repository} was not imported: {item.reason}")
+        line(f"not imported: {item.repository}: {item.reason}")
     if not ignores:
         line(IGNORE_BY_HAND)
     line(
