@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Literal, Protocol
 
-from lakeplan.errors import NotFound, PermissionDenied, UsageError
+from lakeplan.errors import NotFound, PermissionDenied, UnexpectedAnswer, UsageError
 from lakeplan.formats.namespace import keeps_its_name
 from lakeplan.formats.ranges import RangeColumns, read_metarange, read_range_columns
 from lakeplan.lakefs.protocols import MetadataReader, StagingReader
@@ -362,8 +362,9 @@ class BranchStaging:
         changes: list[tuple[str, str]] = []
         try:
             return changes, self._search_branch(branch, paths, changes)
-        except (PermissionDenied, NotFound):
-            return changes, True  # no permission, or the branch no longer exists
+        except (PermissionDenied, NotFound, UnexpectedAnswer):
+            # No permission, the branch no longer exists, or the server reads its name as a commit.
+            return changes, True
 
     def _search_branch(self, branch: str, paths: Sequence[str], changes: list[tuple[str, str]]) -> bool:
         for wanted in paths or ("",):

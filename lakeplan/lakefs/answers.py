@@ -338,6 +338,27 @@ def read_commit(transport: Transport, repository: str, commit_id: str) -> Commit
     return commit
 
 
+COMMIT_ID_DIGITS = 64
+
+
+def check_read_as_branch(transport: Transport, repository: str, branch: str, operation: str) -> None:
+    """Raise UnexpectedAnswer if the server reads the name of this branch as a commit. In the paths of commits
+    and objects, the unique beginning of a commit id comes before a branch with that name, and no request
+    returns the branch's uncommitted objects (lakefs/api.md)."""
+    name = branch.lower()
+    if not name or len(name) > COMMIT_ID_DIGITS or not set(name) <= HEX:
+        return
+    call = of_repository("GET", repository, "commits", branch, operation=operation)
+    commit = find(transport, call, commit_of)
+    if commit is not None and commit.id.startswith(name):
+        raise UnexpectedAnswer(
+            f"cannot {operation}: the server reads the name of branch {branch} as commit {commit.id[:16]}",
+            status=200,
+            where=transport.where(repository),
+            hint="Commit its changes, create a branch with another name from it, and delete this branch.",
+        )
+
+
 def dump_ids_of(fields: Fields) -> RefsDumpIds:
     return RefsDumpIds(
         commits_meta_range_id=_meta_range_id(fields, "commits_meta_range_id"),

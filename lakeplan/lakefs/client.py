@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TypeVar
@@ -20,10 +21,12 @@ from lakeplan.errors import (
 )
 from lakeplan.lakefs import answers
 from lakeplan.lakefs.answers import (
+    COMMIT_ID_DIGITS,
     PAGE,
     Fields,
     Malformed,
     check_globs,
+    check_read_as_branch,
     checked_glob,
     date_of,
     find,
@@ -230,6 +233,14 @@ class _Reader(Adapter):
         visible = {b.id for b in self._branches(repository, prefix, hidden=False)} if heads else set()
         return [LiveBranch(name, head, name not in visible) for name, head in sorted(heads.items())]
 
+    @contextmanager
+    def _reading(self, branch: str, call: Call) -> Iterator[None]:
+        """Raise UnexpectedAnswer if the server may have read the name of a branch as a commit. It is checked
+        before and after the call, because a new commit may have such an id."""
+        check_read_as_branch(self._transport, call.repository or "", branch, call.operation)
+        yield
+        check_read_as_branch(self._transport, call.repository or "", branch, call.operation)
+
 
 class LakeFSServer(_Reader):
     """Implements ``LakeFSReader`` over HTTP. May be used from several threads."""
@@ -300,6 +311,8 @@ class LakeFSServer(_Reader):
 
     def log_commits(self, repository: str, ref: str) -> Iterator[Commit]:
         call = of_repository("GET", repository, "refs", ref, "commits", operation="list commits")
+        if len(ref) != COMMIT_ID_DIGITS:
+            check_read_as_branch(self._transport, repository, ref, call.operation)
         return list_all(self._transport, call, answers.commit_of, most=limits.LISTED_COMMITS)
 
     def dump_refs(self, repository: str) -> RefsDumpIds:
@@ -315,14 +328,15 @@ class LakeFSServer(_Reader):
         changes = list_all(self._transport, call, answers.change_of, most=limits.LISTED_CHANGES)
         return (path for path, kind in changes if kind != "removed")
 
-    def physical_address(self, repository: str, ref: str, path: str) -> str | None:
+    def physical_address(self, repository: str, branch: str, path: str) -> str | None:
         """Implements ``StagingReader``."""
         call = of_repository(
-            *("GET", repository, "refs", ref, "objects", "stat"),
+            *("GET", repository, "refs", branch, "objects", "stat"),
             operation="read an object's address",
             params={"path": path},
         )
-        return find(self._transport, call, lambda fields: fields.name("physical_address"))
+        with self._reading(branch, call):
+            return find(self._transport, call, lambda fields: fields.name("physical_address"))
 
     def list_addresses(self, repository: str, branch: str) -> Iterator[str]:
         """See ``StagingReader``."""
@@ -331,7 +345,8 @@ class LakeFSServer(_Reader):
             operation="list the objects of a branch",
             params={"user_metadata": "false"},
         )
-        return list_all(self._transport, call, lambda fields: fields.name("physical_address"))
+        with self._reading(branch, call):
+            yield from list_all(self._transport, call, lambda fields: fields.name("physical_address"))
 
     def metadata_reader(self, repository: str) -> LakeFSMetadata:
         """Return a reader, whose connection can only GET. Reads the repository and, once per server, the
@@ -401,7 +416,8 @@ class LakeFSBranchReader(_Reader):
             operation="read when an object was written",
             params={"path": path, "user_metadata": "false"},
         )
-        seconds = find(self._transport, call, lambda fields: fields.seconds("mtime"))
+        with self._reading(branch_id, call):
+            seconds = find(self._transport, call, lambda fields: fields.seconds("mtime"))
         return None if seconds is None else datetime.fromtimestamp(seconds, tz=timezone.utc)
 
     def open_pulls(self, repository: str) -> Iterator[PullRequest]:

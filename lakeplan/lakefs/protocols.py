@@ -51,8 +51,10 @@ class StagingReader(Protocol):
     def list_uncommitted(self, repository: str, branch: str, prefix: str = "") -> Iterator[str]:
         """Yield the paths of uncommitted objects of a branch (added or changed, not removed), in order."""
 
-    def physical_address(self, repository: str, ref: str, path: str) -> str | None:
-        """Return the full address of the object at a path, the uncommitted one first, or None."""
+    def physical_address(self, repository: str, branch: str, path: str) -> str | None:
+        """Return the full address of the object at a path, the uncommitted one first, or None. Like the two
+        other methods that read objects of a branch, it raises UnexpectedAnswer if the server reads the name
+        of the branch as a commit."""
 
     def list_addresses(self, repository: str, branch: str) -> Iterator[str]:
         """Yield the full address of every object that reading the branch returns, the uncommitted one first.

@@ -216,19 +216,18 @@ class _Newest:
 
 
 def _resolve_base(records: Records, name: str) -> Resolved:
-    is_hex = _HEX.fullmatch(name) is not None
-    if is_hex and len(name) == 64 and records.find_commit(name):
-        return Resolved(name)
+    """The commit of a name without modifiers. As on a server, a unique prefix of a commit id comes before a
+    branch or a tag with that name (``revResolve`` in treeverse/lakeFS), and several such commits do not."""
+    if _HEX.fullmatch(name):
+        ids = records.commits_with_prefix(name)
+        if len(ids) == 1:
+            return Resolved(ids[0])
     branch = records.find_branch(name)
     if branch:
         return Resolved(branch.commit_id, branch)
     tag = records.find_tag(name)
     if tag:
         return Resolved(tag.commit_id)
-    if is_hex:
-        ids = records.commits_with_prefix(name)
-        if len(ids) == 1:
-            return Resolved(ids[0])
     raise not_found()
 
 

@@ -23,6 +23,16 @@ class DescribeCreation:
         expected = {"main~1": first, "main@": second, "v1": first, "prefix": first}[source]
         assert repo.branch("dev", first[:16] if source == "prefix" else source) == expected
 
+    def it_is_not_read_by_a_name_that_begins_the_id_of_one_commit(self, repo):
+        """Neither its objects nor its uncommitted changes. Code (revResolve), not tried on a server."""
+        first = repo.head()
+        repo.commit_object("main", "a")
+        repo.branch(first[:16])
+        repo.upload(first[:16], "b")
+        assert repo.paths(first[:16]) == []
+        assert repo.get(f"/commits/{first[:16]}").json()["id"] == first
+        assert repo.get(f"/branches/{first[:16]}").json()["commit_id"] == repo.head()
+
     def it_refuses_a_name_that_is_taken(self, repo):
         repo.branch("dev")
         answer = repo.post("/branches", {"name": "dev", "source": "main"})

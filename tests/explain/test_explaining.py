@@ -154,7 +154,7 @@ class Branches:
             raise PermissionDenied("no", where=repository)
         return iter(["a.csv", "a.csv2"]) if branch == "main" else iter(())
 
-    def physical_address(self, repository: str, ref: str, path: str) -> str | None:
+    def physical_address(self, repository: str, branch: str, path: str) -> str | None:
         return None if path == "a.csv2" else f"{SERVER_URL}/data/new"
 
 

@@ -92,6 +92,19 @@ class DescribeReading:
         assert abs(written - datetime.now(timezone.utc)) < timedelta(minutes=1)
         assert lake.reader.written_at("analytics", "main", "b") is None
 
+    def it_reads_no_commit_in_place_of_a_branch(self, lake):
+        """The path may be in that commit too, which is older. Names that begin no id or several are fine."""
+        head = lake.reader.find_branch("analytics", "main")
+        for name in (head[:6], "e" * 12, "fab_"):
+            lake.call("POST", "/branches", json={"name": name, "source": "main"})
+            lake.upload(name, "a")
+        for name in ("e" * 12, "fab_"):
+            assert lake.reader.written_at("analytics", name, "a") is not None
+        with pytest.raises(
+            UnexpectedAnswer, match=f"reads the name of branch {head[:6]} as commit {head[:16]}"
+        ):
+            lake.reader.written_at("analytics", head[:6], "a")
+
     def it_does_not_take_an_incomplete_page_for_nothing_staged(
         self, scripted: Scripted, credentials: Credentials
     ) -> None:

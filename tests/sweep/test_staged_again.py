@@ -59,6 +59,32 @@ def it_keeps_it_on_a_hidden_branch_too(world, repo, orphan) -> None:
     assert world.ends(mark)[address] == ("saved", HELD_AGAIN)
 
 
+@pytest.fixture
+def hexadecimal(repo: LakeRepository) -> str:
+    """A branch that is named like the beginning of another branch's commit: in the paths of objects, a server
+    reads its name as that commit."""
+    name = repo.call("GET", "/branches/main").json()["commit_id"][:6]
+    repo.call("POST", "/branches", json={"name": "other", "source": "main"})
+    repo.commit(0, branch="other", z=b"newest")
+    repo.call("POST", "/branches", json={"name": name, "source": "other"})
+    return str(name)
+
+
+def it_collects_nothing_if_a_branch_is_read_as_a_commit(world, repo, hexadecimal) -> None:
+    """The objects of that commit were listed in its place, so what is staged again on the branch was lost."""
+    world.sweep["never_committed"] = "collect"
+    address = repo.upload("z.bin", b"newest", branch=hexadecimal)
+    repo.touch(address, age_hours=100)
+    mark = world.mark()
+    assert address in world.going(mark)
+    world.approve(mark)
+    end = world.run(mark)
+    status, said = world.ends(mark)[address]
+    assert status == "saved"
+    assert said.startswith(UNLISTED)
+    assert hexadecimal in end.problem
+
+
 @pytest.mark.parametrize("why", ["denied", "too many"])
 def it_collects_nothing_if_branches_cannot_be_listed(
     world, repo, again, orphan, why, monkeypatch: pytest.MonkeyPatch
