@@ -171,7 +171,7 @@ def make_tree(
         invalid = _invalid_days(repository.rules)
         if invalid:
             out.append(
-                SkippedRepository(repository.key, f"the stored rules are invalid in a tree: {invalid}")
+                SkippedRepository(repository.key, f"no tree can express the stored rules: {invalid}")
             )
         else:
             good.append(repository)

@@ -108,7 +108,7 @@ def it_prints_for_people(shop: Any) -> None:
     ("arguments", "code", "message"),
     [
         (["shop"], 64, "a repository and WHAT are required"),
-        (["shop", "main:nope.bin"], 1, "there is no object 'nope.bin' at main"),
+        (["shop", "main:nope.bin"], 1, "the object 'nope.bin' does not exist at main"),
         (["shop", "nope.bin"], 1, "is not in any commit"),
         (["shop", "mian"], 1, "Did you mean the branch or tag main? Check the spelling."),
         (["shop", "mian:b.bin"], 1, "'mian' is not a branch, tag or commit"),

@@ -180,7 +180,10 @@ def it_takes_the_servers_time_zone(run: Run) -> None:
             "commits: {a: {age: 1d, removes: [x]}}, branches: {main: a}, goes: {commits: [a]}",
             "does not exist",
         ),
-        ("as_of: soon, commits: {a: {age: 1d}}, branches: {main: a}, goes: {commits: [a]}", "not a time"),
+        (
+            "as_of: soon, commits: {a: {age: 1d}}, branches: {main: a}, goes: {commits: [a]}",
+            "not a valid time",
+        ),
         ("commits: {a: {age: 1d}}, branches: {a: a}, goes: {commits: [a]}", "is also a branch or tag"),
         ("commits: {a: {age: 1d}}, branches: {main: a}, days: {dev: 1}", "no branch 'dev'"),
         (

@@ -69,7 +69,7 @@ def it_leaves_out_what_no_tree_may_ask_for_and_says_so(days):
     (a, b) = made.left_out
     assert (a.repository, a.is_problem, b.is_problem) == ("prod/a", True, False)
     assert (
-        f"#   prod/a: the stored rules are invalid in a tree: {days} days for main"
+        f"#   prod/a: no tree can express the stored rules: {days} days for main"
         in made.files["lakeplan.yaml"]
     )
 
