@@ -174,6 +174,8 @@ def render_apply(document: ApplyDocument, console: Console) -> None:
     _left_out(page, document)
     _elsewhere(page, document)
     others = "all other changes were applied" if done else "nothing was applied"
+    if not done and document["end"] == "partly":
+        others = "some changes may have been applied"
     if any(r["outcome"] == "uncertain" for r in results):
         others = "other changes may have been applied"
     _problems(page, "Failed", results, f"{others}; plan again to see the current state")

@@ -68,7 +68,8 @@ def refusal_document(run_id: str, error: LakeplanError) -> ApplyDocument:
 def _end_of(report: ApplyReport) -> EndName:
     if not report.failed:
         return "applied" if report.results else "nothing"
-    return "failed" if len(report.failed) == len(report.results) else "partly"
+    may_have_written = any(r.exit_code == ExitCode.PARTLY_DONE for r in report.failed)
+    return "failed" if len(report.failed) == len(report.results) and not may_have_written else "partly"
 
 
 def exit_code_of(report: ApplyReport) -> ExitCode:

@@ -78,6 +78,14 @@ def it_says_beside_failures_whether_others_were_applied(
     assert f"Failed  {note}; plan again to see the current state" in text
 
 
+def it_does_not_deny_what_a_failed_change_may_have_written(show: Any) -> None:
+    failed = Applied("prod/lake", "change", Outcome.FAILED, A, A, "pins were written before", "", 3, PINS)
+    document = report_document(ApplyReport("run-1", (failed,)))
+    text = show(render_apply, document, 100)
+    assert "Failed  some changes may have been applied; plan again to see the current state" in text
+    assert document["end"] == "partly"
+
+
 def it_has_one_line_for_nothing_to_do(show: Any) -> None:
     text = show(render_apply, report_document(ApplyReport("run-1", ())), 80)
     assert text.strip() == "Apply: 0 applied, 0 already as planned, 0 failed. Run run-1."
