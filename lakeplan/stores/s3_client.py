@@ -298,7 +298,10 @@ class S3Place(RecordPlace):
         where = self._where(key)
         try:
             with boto_errors(where):
-                answer = self._client.get().put_object(**self._at(key), Body=data, **condition)
+                # Buckets in which new objects get a retention period refuse uploads without a checksum.
+                answer = self._client.get().put_object(
+                    **self._at(key), Body=data, ContentMD5=_content_md5(data), **condition
+                )
                 return str(answer["ETag"])
         except StorageError as error:
             if was_sent_before(error) and (version := self._version_of(key, data)):
@@ -359,8 +362,11 @@ def _refuse_cut_answer(
 def _add_content_md5(params: dict[str, Any], **_: object) -> None:
     """Add the older checksum header, without which older stores refuse this request. botocore sends only a
     CRC32, also with ``request_checksum_calculation``."""
-    digest = hashlib.md5(params["body"], usedforsecurity=False).digest()
-    params["headers"]["Content-MD5"] = base64.b64encode(digest).decode()
+    params["headers"]["Content-MD5"] = _content_md5(params["body"])
+
+
+def _content_md5(data: bytes) -> str:
+    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
 
 
 READ_TRIES = 3

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy
-from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.open import open_state, open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.values.sweep import Deletion, Versions
 from tests.storage_servers import put_at_once, s3_client
@@ -159,6 +159,23 @@ class DescribeVersions:
         assert locked == Deletion("data/a", "AccessDenied: the object is locked")
         assert free == Deletion("data/b")
         assert keys_of(store) == {"data/a"}
+
+    def it_writes_records_where_every_object_gets_a_retention_period(self, s3_bucket: str) -> None:
+        """Such a bucket refuses uploads without a checksum, which stores outside AWS are not sent."""
+        client = s3_client()
+        bucket = f"{s3_bucket}-retained"
+        client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+        rule = {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}}
+        client.put_object_lock_configuration(
+            Bucket=bucket, ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule}
+        )
+        store = open_sweep_store(f"s3://{bucket}")
+        store.put("_lakeplan/a", b"1")
+        assert store.read("_lakeplan/a") == b"1"
+        state = open_state(f"s3://{bucket}/state")
+        version = state.write("a.json", b"1", if_version=None)
+        state.write("a.json", b"2", if_version=version)
+        assert state.list_keys() == ["a.json"]
 
 
 def versions_of(bucket: str) -> dict[tuple[str, bool], int]:
