@@ -112,7 +112,7 @@ def it_makes_a_plan_that_apply_takes_and_writes_nothing_to_the_server(changed):
     writes = {(r.method, r.path.rsplit("/", 1)[-1]) for r in changed.handle.faults.requests} - {("GET", "")}
     assert {w for w in writes if w[0] != "GET"} <= {("PUT", "dump")}
     assert changed.api.rules("analytics") == {"*": 7}
-    assert any("rollback" in w for w in json.loads(out.read_text())["warnings"])
+    assert any("rolls the repositories back" in w for w in json.loads(out.read_text())["warnings"])
     applied = changed.lakeplan("apply", out)
     assert applied.code == 0, applied.err
     assert changed.api.rules("analytics") == {"*": 21, "main": 28}
