@@ -98,7 +98,7 @@ def it_leaves_out_nonsense_and_exits_with_partly_done(stored):
     ("pattern", "why"),
     [
         ("{a,b}-*", "instead of an {a,b} group"),
-        ("[^a]x*", "[^a] does not mean"),
+        ("[^a]x*", "the meaning of [^a]"),
         ("[!a]x*", 'write "[0-9]x*", "[A-Z]x*", "[b-z]x*", "_x*"'),
         ("x[-_]a", 'write "x_a", "x-a"'),
     ],

@@ -149,11 +149,11 @@ def it_asks_when_one_object_more_would_be_deleted_whatever_the_tolerance(world, 
     out = world.tree / "apply.json"
     refused = world.lakeplan("apply", plan, "--replan", "--format", "json", "--out", str(out))
     assert refused.code == 5
-    assert "planned again" in refused.err
+    assert "after planning again" in refused.err
     assert "not reviewed would expire (the plan lists" in refused.err
     document = json.loads(out.read_text())
     assert (document["end"], document["results"]) == ("stale", [])
-    assert any("planned again" in reason for reason in document["refusals"])
+    assert any("after planning again" in reason for reason in document["refusals"])
     assert world.api.rules(NAME) == {"*": 365}
 
 
