@@ -319,7 +319,7 @@ def it_deletes_nothing_if_its_report_could_not_be_written(make_site: Any, comman
     words = ("--auto-approve",) if command == "purge" else (mark_id,)
     refused = site.world.lakeplan(("sweep", command), *words, "--out", "/nowhere/report.json")
     assert refused.code == 1
-    assert "cannot write to the folder: No such file or directory" in " ".join(refused.err.split())
+    assert "cannot write: No such file or directory" in " ".join(refused.err.split())
     assert {file for file in site.folder.rglob("*") if file.is_file()} == before
 
 
@@ -728,4 +728,4 @@ def it_lets_drift_say_that_a_killed_purge_may_have_deleted_more(make_site: Any) 
     record["marks"][mark_id]["purging"] = {"run_id": "killed", "copies": copies}
     file.write_text(json.dumps(record))
     (note,) = site.world.lakeplan("drift", "--format", "json").json["notes"]
-    assert note.startswith(f"prod/lake: a purge of mark {mark_id} has not recorded its end")
+    assert note.startswith(f"prod/lake: a purge of mark {mark_id} did not record that it finished")
