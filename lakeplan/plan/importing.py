@@ -170,9 +170,7 @@ def make_tree(
     for repository in sorted(repositories, key=lambda r: r.key):
         invalid = _invalid_days(repository.rules)
         if invalid:
-            out.append(
-                SkippedRepository(repository.key, f"no tree can express the stored rules: {invalid}")
-            )
+            out.append(SkippedRepository(repository.key, f"no tree can express the stored rules: {invalid}"))
         else:
             good.append(repository)
     out.sort(key=lambda item: item.repository)
