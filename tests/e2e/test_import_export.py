@@ -37,7 +37,7 @@ def it_writes_a_tree_after_which_a_plan_shows_no_changes(stored, split):
     stored.handle.faults.forget()
     result = stored.lakeplan("import", *endpoint(stored), "--split", split, "--owner", "a*=data")
     assert result.code == 0, result.err
-    assert "prod/bare was not imported: it has no GC rules" in result.out
+    assert "not imported: prod/bare: it has no GC rules" in result.out
     assert "3 repositories, 1 profile." in result.out
     assert {r.method for r in stored.handle.faults.requests} == {"GET"}
     plan = stored.lakeplan("plan", "--detailed-exitcode")
@@ -115,7 +115,7 @@ def it_imports_the_rest_when_one_repository_cannot_be_expressed(tmp_path, make_w
         (world.tree / "lakeplan.yaml").unlink()
         result = world.lakeplan("import", *endpoint(world), "--split", split)
         assert result.code == 3, result.err
-        assert "prod/events was not imported: no tree can express the stored rules" in result.out
+        assert "not imported: prod/events: the stored rules are invalid in a tree" in result.out
         shown = " ".join(result.out.split())
         assert why in shown
         assert "2 repositories" in shown
@@ -130,7 +130,7 @@ def it_imports_the_rest_of_files_when_one_names_no_repository(stored):
         (folder / f"{name}.json").write_text('{"default_retention_days": 9}')
     result = stored.lakeplan("import", *endpoint(stored), "--from-files", folder)
     assert result.code == 3
-    assert "prod/No_Repository was not imported" in result.out
+    assert "not imported: prod/No_Repository" in result.out
     assert "1 repository" in result.out
 
 
