@@ -284,13 +284,20 @@ class S3Place(RecordPlace):
             yield from bounded_pages(whole_listing(pages, where), first_of, where)
 
     def _read_record(self, key: str) -> Versioned:
-        with boto_errors(self._where(key)):
-            answer = self._client.get().get_object(**self._at(key))
-            record = Versioned(answer["Body"].read(), str(answer["ETag"]))
-            # An empty record is a deleted one, so a body that was lost must not look like it.
-            if not record.data and self._client.get().head_object(**self._at(key))["ContentLength"]:
-                raise error_of(Kind.BROKEN, self._where(key), detail="the response is empty")
-            return record
+        for _ in range(READ_TRIES):
+            with boto_errors(self._where(key)):
+                answer = self._client.get().get_object(**self._at(key))
+                record = Versioned(answer["Body"].read(), str(answer["ETag"]))
+                if record.data:
+                    return record
+                # An empty record is a deleted one, so a body that was lost must not look like it.
+                head = self._client.get().head_object(**self._at(key))
+                if not head["ContentLength"]:
+                    return record
+                if head["ETag"] == record.version:
+                    break
+                # Somebody wrote the record again after it was read.
+        raise error_of(Kind.BROKEN, self._where(key), detail="the response is empty")
 
     def put_record(self, key: str, data: bytes, condition: Mapping[str, str]) -> str:
         """Write a record under a condition, and return its ETag. Raises WriteConflict if the condition is not

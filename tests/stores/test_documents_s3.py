@@ -23,6 +23,22 @@ class DescribeS3State(StateContract):
         listed = s3_client().list_objects_v2(Bucket=s3_bucket)
         assert [item["Key"] for item in listed["Contents"]] == ["ops/lakeplan/a"]
 
+    def it_reads_a_deleted_record_that_is_written_again_at_the_same_moment(
+        self, s3_bucket: str, open_again: Open
+    ) -> None:
+        """Such as a lease that another run takes: it was no damaged response."""
+        state = open_again()
+        state.delete("a", if_version=state.write("a", b"1", if_version=None))
+        client = state._store._client.get()  # type: ignore[attr-defined]
+
+        def write(**_: object) -> None:
+            s3_client().put_object(Bucket=s3_bucket, Key="ops/lakeplan/a", Body=b"2")
+
+        client.meta.events.register_last("before-call.s3.HeadObject", write)
+        record = state.read("a")
+        assert record is not None
+        assert record.data == b"2"
+
     def it_says_that_the_bucket_is_missing(self, s3_bucket: str) -> None:
         state = open_state(f"s3://{s3_bucket}-is-not-there/x")
         for attempt in (lambda: state.read("a"), lambda: state.write("a", b"1", if_version=None)):
