@@ -115,7 +115,7 @@ def it_imports_the_rest_when_one_repository_cannot_be_expressed(tmp_path, make_w
         (world.tree / "lakeplan.yaml").unlink()
         result = world.lakeplan("import", *endpoint(world), "--split", split)
         assert result.code == 3, result.err
-        assert "not imported: prod/events: the stored rules are invalid in a tree" in result.out
+        assert "not imported: prod/events: no tree can express the stored rules" in result.out
         shown = " ".join(result.out.split())
         assert why in shown
         assert "2 repositories" in shown

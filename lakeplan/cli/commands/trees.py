@@ -262,7 +262,7 @@ def make_checked(
         if why:
             bad.append(
                 importing.SkippedRepository(
-                    repository.key, f"the stored rules are invalid in a tree: {'; '.join(why)}"
+                    repository.key, f"no tree can express the stored rules: {'; '.join(why)}"
                 )
             )
         else:
