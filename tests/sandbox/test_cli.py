@@ -204,7 +204,7 @@ class DescribeSeed:
 
     def it_reports_a_server_that_does_not_answer(self, seed_file, capsys):
         assert run(["sandbox", "seed", str(seed_file), "--endpoint", "http://127.0.0.1:1"]) == ExitCode.ERROR
-        assert "does not answer" in capsys.readouterr().err
+        assert "does not respond" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["up", "--help"], ["seed", "--help"], ["--help"]])
