@@ -127,7 +127,7 @@ def it_takes_a_whole_id_for_no_abbreviation() -> None:
     refs = Refs(tuple(Commit(id, 0, "") for id in ("abc", "abcd")), (), ())
     assert commits_named(hold("commit", "abc"), refs) == {"abc"}
     assert commits_named(hold("commit", "ab"), refs) == {"abc", "abcd"}
-    assert "no tag of that name" in hold_problem(hold("tag", "v1"), refs)
+    assert "no tag with that name" in hold_problem(hold("tag", "v1"), refs)
 
 
 NO_URL = "a prefix is the beginning of a path, not a URL"
