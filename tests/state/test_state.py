@@ -56,7 +56,7 @@ class DescribeLease:
 
         with lease(state):
             monkeypatch.setattr(state, "delete", fail)
-        assert "prod/analytics: the lease was not released" in caplog.text
+        assert "prod/analytics: the lease could not be released" in caplog.text
         assert "No space left" in caplog.text
 
     def it_does_not_say_that_it_blocks_others_when_only_the_answer_was_lost(self, state, monkeypatch, caplog):
