@@ -56,10 +56,16 @@ class Source:
 
 
 def source_of(text: str | None) -> Source:
-    """A version, a git URL with a commit, or a path in the repository. Raises UsageError."""
+    """A version, a git URL with a commit, or a path in the repository. Raises UsageError, also for a URL that
+    may contain a secret, because the workflows contain it."""
     if text is None or _VERSION.fullmatch(text):
         version = text or __version__
         return Source(f"lakeplan=={version}", version)
+    if _has_secret(text):
+        raise UsageError(
+            "--source is a URL with a user, a password or a query, which may be a secret",
+            hint="Use a URL without them, because everybody who can read the workflows would see it.",
+        )
     if text.startswith("git+"):
         url, _, commit = text.removeprefix("git+").rpartition("@")
         if not re.fullmatch(r"[0-9a-f]{40}", commit) or not re.fullmatch(r"(https|ssh)://[\w.@:/~+-]+", url):
@@ -79,6 +85,13 @@ def source_of(text: str | None) -> Source:
         )
     place = f"./{path.as_posix()}"
     return Source(place, place)
+
+
+def _has_secret(text: str) -> bool:
+    """Return whether a URL has a query, a password, or a user name that may be a token. SSH needs a user."""
+    scheme, separator, rest = text.partition("://")
+    user, at, _ = rest.partition("/")[0].rpartition("@")
+    return bool(separator) and ("?" in rest or ":" in user or (bool(at) and not scheme.endswith("ssh")))
 
 
 def cloud_of(text: str | None, state_url: str | None) -> Cloud:

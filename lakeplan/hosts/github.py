@@ -76,15 +76,18 @@ class GitHub:
         return cls(client, environ, read_event(environ))
 
     # ---- the job
+    @reads_answers
     def here(self) -> int | None:
         number = (self.event.get("pull_request") or {}).get("number")
         return number if isinstance(number, int) else None
 
+    @reads_answers
     def is_fork(self) -> bool:
         """Return whether the job runs for a pull request from another repository."""
         pull = self.event.get("pull_request")
         return pull is not None and not self.request_of(pull).own
 
+    @reads_answers
     def base_ref(self) -> str:
         if self._event_name != "merge_group":
             return "HEAD^1"  # the merge commit is checked out
@@ -93,6 +96,7 @@ class GitHub:
             raise HostError("the merge queue event does not contain a base commit", hint="Run the job again.")
         return base
 
+    @reads_answers
     def head(self) -> str:
         """Return the commit that a status belongs to."""
         head = ((self.event.get("pull_request") or {}).get("head") or {}).get("sha")
@@ -130,6 +134,7 @@ class GitHub:
         pull: Mapping[str, Any] = self.client.get(f"{self._root}/pulls/{int(number)}")
         return pull
 
+    @reads_answers
     def request_of(self, pull: Mapping[str, Any]) -> Request:
         head = pull["head"]
         return Request(

@@ -169,6 +169,27 @@ def it_installs_from_the_chosen_source(empty, source, action, version):
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "git+https://me:hidden-token@github.com/org/lakeplan",
+        "git+https://hidden-token@git.example.com/org/lakeplan",
+        "https://me:hidden-token@git.example.com/org/lakeplan",
+        "https://git.example.com/org/lakeplan?private_token=hidden-token",
+    ],
+)
+def it_writes_no_token_into_the_workflows_and_does_not_repeat_it(empty, url):
+    result = empty.lakeplan("init", *endpoint(empty), "--ci", "github", "--source", f"{url}@{COMMIT}")
+    assert (result.code, "may be a secret" in result.err) == (64, True)
+    assert "hidden-token" not in result.err
+    assert not list(empty.tree.iterdir())
+
+
+def it_installs_over_ssh(empty):
+    source = f"git+ssh://git@git.example.com/org/lakeplan@{COMMIT}"
+    assert empty.lakeplan("init", *endpoint(empty), "--ci", "github", "--source", source).code == 0
+
+
+@pytest.mark.parametrize(
     ("state", "cloud", "inputs"),
     [
         ("s3://ops/x", None, {"aws-role", "aws-region"}),

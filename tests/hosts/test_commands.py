@@ -37,6 +37,21 @@ def event(body: str, login: str = "carl", at: str = "2026-03-31T14:00:00Z", **is
     }
 
 
+@pytest.mark.parametrize(
+    "pull", [{"number": 7}, {"number": 7, "head": {"sha": HEAD}}, {"head": []}, [1], "x"]
+)
+def it_reads_no_fork_from_a_damaged_event(pull: object, tmp_path: Path) -> None:
+    """Such an event ended ``ci plan`` with an unexpected KeyError."""
+    (tmp_path / "event.json").write_text(json.dumps({"pull_request": pull}))
+    environ = {
+        "GITHUB_TOKEN": "x",
+        "GITHUB_REPOSITORY": "org/trees",
+        "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
+    }
+    with pytest.raises(HostError, match="unexpected response"):
+        GitHub.of(environ).is_fork()
+
+
 class DescribeReading:
     @pytest.mark.parametrize(
         ("body", "name", "mark"),
