@@ -174,6 +174,7 @@ def _record(
     counts = ", ".join(f"{end.amount(s).objects} {s.value}" for s in Status)
     history = end.journal or sweep_journal(end.stored, end.approval, ports, run, closed=end.closed)
     history.record["finished_at"] = run.now().isoformat()
+    problems = []
     try:
         history.step(
             end.mark.key,
@@ -182,10 +183,13 @@ def _record(
             mark_id=end.mark.mark_id,
             counts={s.value: end.amount(s).objects for s in Status} | {"pending": end.pending.objects},
         )
+    except LakeplanError as error:
+        problems.append(f"{error}")
+    try:  # even without the history, because no later run of a finished sweep records its figures
         record_sweep(ports.state, document, versions_kept=versions_kept)
     except LakeplanError as error:
-        return f"the state could not be written: {error}"
-    return ""
+        problems.append(f"{error}")
+    return f"the state could not be written: {'; '.join(problems)}" if problems else ""
 
 
 RUNS_FORMAT: Final = "lakeplan.collector-runs/v1"

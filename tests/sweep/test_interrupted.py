@@ -141,6 +141,19 @@ def it_shows_that_the_state_could_not_be_written(
     assert "note: the state could not be written: cannot be used: No space left" in shown
 
 
+def it_records_its_figures_if_the_history_cannot_be_written(
+    world: SweepWorld, marked: Mark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise StorageError("the storage cannot be reached")
+
+    end = world.run(marked)
+    monkeypatch.setattr("lakeplan.state.store.RunJournal.step", fail)
+    note = world.finish(end)["note"]
+    assert note == "the state could not be written: the storage cannot be reached"
+    assert read_sweeps(world.state, "prod/repo1")[marked.mark_id].amounts["deleted"].objects == 2
+
+
 def _fresh_mark(world: SweepWorld, repo: LakeRepository) -> Mark:
     for address in repo.stored():
         repo.touch(address, age_hours=24 * 5)
