@@ -39,6 +39,7 @@ from lakeplan.stores.shared import LazyClient, RecordPlace, find_in_pages
 from lakeplan.values.bodies import quiet_logs
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
+from lakeplan.values.urls import shown_url
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 ROWS = "LakeplanRows"
@@ -210,7 +211,7 @@ class S3Client(LazyClient[Any]):
                 client = self._client_of(session, custom=True)
                 client.meta.events.register_last("before-call.s3.DeleteObjects", _add_content_md5)
         except (BotoCoreError, ValueError) as error:
-            raise translate_boto_error(error, self._access.endpoint_url or "s3") from None
+            raise translate_boto_error(error, shown_url(self._access.endpoint_url or "s3://")) from None
         client.meta.events.register("before-parse.s3", _refuse_cut_answer)
         # With this name it runs before botocore's handler, which parses the whole page to find an error.
         client.meta.events.register("before-parse.*.ListObjectsV2", take_rows)

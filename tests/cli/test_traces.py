@@ -84,3 +84,26 @@ def it_keeps_them_out_of_unexpected_errors(
 class Failing:
     def main(self, **_: object) -> None:
         send()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("init", "--endpoint", "prod=https://h.example.com", "--state", f"https://u:{TOKEN}@h.example.com"),
+        ("simulate", "--namespace", "s3://bucket/repo", "--endpoint-url", f"u:{TOKEN}@h.example.com"),
+        ("simulate", "--namespace", "s3://bucket/repo", "--endpoint-url", f"https://u:{TOKEN}@h .com"),
+    ],
+)
+def it_does_not_repeat_the_password_of_a_url(
+    arguments: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rules.json").write_text('{"default_retention_days": 7, "branches": []}')
+    more = (
+        ["--rules", str(tmp_path / "rules.json")]
+        if arguments[0] == "simulate"
+        else ["-C", str(tmp_path / "x")]
+    )
+    assert run([*arguments, *more]) != 0
+    printed = "".join(capsys.readouterr())
+    assert "error: " in printed
+    assert TOKEN not in printed
