@@ -311,7 +311,8 @@ class PlanChecks:
             ref, added = self.base.ref, [check for check in self.tree.checks if check.name not in known]
             gates += tuple(not_yet_judging(check, ref) for check in added)
             warnings += tuple(
-                f"check {check.name} has changed since {ref}, so its former version judges this change"
+                f"check {check.name} has changed since {ref}, so lakeplan runs the version at {ref} on"
+                " this change"
                 for check in self.tree.checks
                 if known.get(check.name, str(check)) != str(check)
             )

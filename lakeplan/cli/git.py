@@ -396,7 +396,7 @@ def _answer(pipe: int) -> bytes:
     while len(answer) <= limits.GIT_BYTES:
         left = limits.GIT_SECONDS - (time.monotonic() - began)
         if not select.select([pipe], [], [], max(0.0, min(limits.GIT_SILENT_SECONDS, left)))[0]:
-            raise TooSlow("git does not answer in time")
+            raise TooSlow("git did not respond within the time limit")
         piece = os.read(pipe, limits.MIB)
         if not piece:
             break

@@ -51,7 +51,7 @@ def notify(session: Session, occasion: Occasion | None, reviewed: NotifyConfig |
     sent = publisher.publish(occasion.event, occasion.title, occasion.items, occasion.hint)
     for channel, problem in dict.fromkeys((part.channel, part.problem) for part in sent if part.problem):
         where = f" (channel {channel})" if channel else ""
-        text = f"warning: a notification of {occasion.event.value} was not delivered: {problem}{where}"
+        text = f"warning: the notification of {occasion.event.value} could not be delivered: {problem}{where}"
         say(stderr(), text, label=("warning:", "yellow"))
 
 

@@ -108,7 +108,8 @@ Server = Annotated[
 ]
 Formats = list[str] | None
 Outs = Annotated[
-    list[Path] | None, option("File to write, or - for standard output. Pass one for each --format.", "FILE")
+    list[Path] | None,
+    option("File to write, or - for standard output. Pass one --out for each --format.", "FILE"),
 ]
 AsOf = Annotated[
     str | None, option("Point in time to evaluate: ISO 8601 or epoch seconds. Default: now.", "TIME")
@@ -148,7 +149,8 @@ def formats(names: Sequence[str]) -> OptionInfo:
     """The option ``--format`` of a command with these formats."""
     option: OptionInfo = typer.Option(
         "--format",
-        help=f"Output format: {', '.join(names)}. Repeatable, each with its own --out.",
+        help=f"Output format: {', '.join(names)}. Repeatable. If you pass several formats, pass one --out for"
+        " each.",
         metavar="FORMAT",
         autocompletion=lambda: list(names),
     )

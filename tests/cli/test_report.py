@@ -184,7 +184,7 @@ class DescribeCurves:
         page = tmp_path / "page.html"
         given = ["--namespace", f"raw={namespace}", "--namespace", f"shop={namespace}", "--with-curves"]
         assert run(["report", str(two), "--html", str(page), *given]) == ExitCode.OK
-        assert "no retention curves of prod/shop" in page.read_text(encoding="utf-8")
+        assert "no retention curves for prod/shop" in page.read_text(encoding="utf-8")
 
     @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": "curve.v1"}', "[" * 100_000])
     def it_refuses_what_is_no_curve(

@@ -96,8 +96,8 @@ class DescribeAPlan:
         assert result.code == 4
         assert result.json["repositories"]
         assert (
-            "warning: a notification of plan-refused was not delivered: the webhook returned status 404"
-            " (channel team)" in result.err
+            "warning: the notification of plan-refused could not be delivered: the webhook returned status"
+            " 404 (channel team)" in result.err
         )
         assert SECRET not in result.out + result.err
 

@@ -431,7 +431,7 @@ def it_explains_without_marks_when_storage_cannot_be_opened(make_site: Any) -> N
     result = site.world.lakeplan("explain", "--format", "json", "lake", f"{site.old}:a.bin")
     assert result.code == 0, result.err
     assert result.json["subjects"][0]["marks"] == []
-    assert any("marks of the repository were not searched" in note for note in result.json["notes"])
+    assert any("the repository's marks could not be searched" in note for note in result.json["notes"])
 
 
 def it_deletes_nothing_that_nobody_approved(make_site: Any) -> None:

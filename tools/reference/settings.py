@@ -55,7 +55,7 @@ OTHERS: Mapping[str, str] = {
     ),
     "XDG_CACHE_HOME": "Folder of the user's caches. Default: `~/.cache`.",
     "XDG_CONFIG_HOME": "Folder in which lakeplan stores approved addresses. Default: `~/.config`.",
-    "XDG_STATE_HOME": "Folder of the key that signs the cached facts about other repositories. "
+    "XDG_STATE_HOME": "Folder of the key that signs the cached data about other repositories. "
     "Default: `~/.local/state`.",
     "JAVA_HOME": "Java installation for Spark. Default: `java` on `PATH`.",
     "AZURE_STORAGE_CONNECTION_STRING": "Connection string of an Azure storage account, with a key or SAS.",

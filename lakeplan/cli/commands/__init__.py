@@ -32,8 +32,8 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "audit": "Show what retention does on a server, and what it costs.",
         "storage": "Show what is stored, which branches and tags keep it, and what could be deleted.",
         "explain": "Explain why data is kept or deleted.",
-        "simulate": "Show what rules would delete, without a server.",
-        "curve": "Show how many objects expire at each retention period.",
+        "simulate": "Show what GC rules would delete, without contacting a server.",
+        "curve": "Show how many objects would expire at each retention period.",
         "history": "List past runs, show one, or plan a rollback.",
     },
     "Delete": {

@@ -140,28 +140,29 @@ def apply(
     *,
     plan_file: Annotated[
         Path | None,
-        argument("Reviewed plan file. Default: make a new plan and ask for confirmation.", "[PLAN]"),
+        argument("Reviewed plan file. Default: create a new plan and ask for confirmation.", "[PLAN]"),
     ] = None,
     tree: options.TreeDir = Path(),
     selection: SelectionOptions,
     outputs: Annotated[Outputs, options.documents("apply")],
     force: Annotated[bool, option("Skip the ETag checks. Gates still apply.")] = False,
     auto_approve: Annotated[
-        bool, option("Do not ask for confirmation. Required without a terminal when no plan file is given.")
+        bool, option("Do not ask for confirmation. Required if there is neither a terminal nor a plan file.")
     ] = False,
     allowed: options.AllowedHere,
     refresh_patterns: Annotated[
         bool,
         option(
-            "Also set the retention of branches created since the plan. Without a plan file, only lengthen"
-            " the retention of branches to that of their patterns. Retention is never shortened."
+            "Also set the retention of branches that were created after the plan. Without a plan file,"
+            " do nothing except lengthen the retention of branches to match their patterns. Retention"
+            " is never shortened."
         ),
     ] = False,
     replan: Annotated[
         bool,
         option(
-            "If only the servers have changed since the plan, plan again and apply the new plan if it deletes"
-            " only what was reviewed."
+            "If the plan is stale only because the servers have changed, plan again. The new plan is"
+            " applied only if all of its deletions were reviewed."
         ),
     ] = False,
     no_simulate: Annotated[
@@ -174,11 +175,11 @@ def apply(
     sweep: Annotated[
         bool,
         option(
-            "After the apply, mark expired objects. With sweep.automatic, also delete those that the plan"
-            " listed."
+            "After the apply, mark expired objects. If sweep.automatic is set and the reviewed plan"
+            " listed every object in the mark, also delete the objects."
         ),
     ] = False,
-    run_checks: Annotated[bool, option("Run the tree's checks. At a terminal, they always run.")] = False,
+    run_checks: Annotated[bool, option("Run the tree's checks. At a terminal, checks always run.")] = False,
     opening: SessionOptions,
     runners: options.RunnerOptions,
     cache: CacheOptions,
@@ -186,9 +187,9 @@ def apply(
     """Apply a reviewed plan to the servers.
 
     lakeplan plans again and compares the new plan with the reviewed one. If the tree or the stored rules have
-    changed since the review, it exits with code 5. If more data would be deleted than was reviewed, it exits
-    with code 4. In both cases, nothing is written. Without a plan file, lakeplan shows a new plan and asks
-    for confirmation.
+    changed since the review, the command exits with code 5. If more data would be deleted than was reviewed,
+    it exits with code 4. In both cases, nothing is written. Without a plan file, lakeplan creates a new plan,
+    shows it and asks for confirmation.
 
     \b
     Examples:
@@ -292,7 +293,8 @@ class ApplyFlow:
         plan, review = refresh_plan(self.session.tree, options, self._plan_ports())
         for repository in review:
             print_error(
-                "longer retention for one branch would make the server keep less data of another branch",
+                "if the retention of one branch were lengthened, the server would keep less data of"
+                " another branch",
                 where=repository.key,
                 hint="Run `lakeplan plan` and have it reviewed.",
             )

@@ -46,7 +46,7 @@ def plan(
     outputs: Annotated[Outputs, options.documents("branch-plan")],
     as_of: options.AsOf = None,
     no_simulate: Annotated[
-        bool, option("Do not estimate how much data would expire with the branches.")
+        bool, option("Do not estimate how much data would expire if the branches were deleted.")
     ] = False,
     read_only: options.ReadOnly = False,
     detailed_exitcode: Annotated[bool, option("Exit with code 2 if branches would be deleted.")] = False,
@@ -178,7 +178,8 @@ def exempt(
     outputs: Annotated[Outputs, options.documents("branch-exempt")],
     opening: SessionOptions,
 ) -> int:
-    """Exempt a branch from its policies until a date, for example after a notice that it will be deleted.
+    """Exempt a branch from its policies until a date, for example after a notice that the branch will be
+    deleted.
 
     The exemption is recorded in the state. To keep a branch permanently, list it in the tree
     (branch_lifecycle.exempt).

@@ -26,7 +26,7 @@ def check(
     read: Annotated[
         str | None,
         option(
-            "Also read this share of the objects, for example 5%, and compare checksums.",
+            "Also read this percentage of the objects (for example, 5%), and compare their checksums.",
             "N%",
             names=("--read-data",),
         ),
@@ -38,9 +38,9 @@ def check(
 ) -> int:
     """Check that storage contains every object that commits reference. Changes nothing.
 
-    The command reads the metadata of every HEAD, of every commit that the stored rules keep, and of every
-    commit that a tag or a hold keeps, directly from storage. It compares ids and checksums, and lists what is
-    stored. It exits with code 3 if anything is missing.
+    The check covers the HEAD of every branch, and every commit that the stored rules, a tag or a hold keeps.
+    The command reads the metadata of these commits directly from storage, compares ids and checksums, and
+    lists the stored objects. If anything is missing, the command exits with code 3.
 
     \b
     Examples:

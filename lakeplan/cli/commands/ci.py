@@ -43,10 +43,10 @@ def comment(
     into: Into = DEFAULT_INTO,
     page: Annotated[str, option("URL of the report page to link to.", "URL")] = "",
 ) -> int:
-    """Post the plan of `lakeplan ci plan` as a comment on the pull request, or update that comment.
+    """Post the plan from `lakeplan ci plan` as a comment on the pull request, or update an earlier comment.
 
-    The comment also lists open pull requests that change the same repositories. The comments on those pull
-    requests are updated to list this one.
+    The comment also lists other open pull requests that change the same repositories. The comments on those
+    pull requests are updated to list this pull request.
 
     \b
     Examples:
@@ -66,8 +66,8 @@ def apply(
     """Apply the plans of the pull requests merged by a push, and post the results on those pull requests.
 
     Each plan must come from a run of this workflow on the last commit of its pull request. If a plan is stale
-    only because the servers changed, lakeplan plans again, and applies the new plan if it deletes only what
-    was reviewed (`lakeplan apply --replan`).
+    only because the servers have changed, lakeplan plans again. It applies the new plan only if all of its
+    deletions were reviewed (`lakeplan apply --replan`).
 
     \b
     Examples:
@@ -82,20 +82,20 @@ def answer(
     tree: options.TreeDir = Path(),
     into: Into = DEFAULT_INTO,
     workflow: Annotated[
-        str, option("File of the workflow that creates plans.", "FILE")
+        str, option("Workflow file that creates the plans.", "FILE")
     ] = ".github/workflows/lakeplan.yml",
     arguments: Arguments = "",
 ) -> int:
-    """Run the command in a comment on a pull request, if its author is allowed to.
+    """Run the command in a pull request comment, if the author of the comment has permission.
 
     \b
     Commands:
       /lakeplan plan          plan again
       /lakeplan approve MARK  approve a mark
 
-    People with write access to the repository can plan. Members of the team under `approvers` in the tree can
-    approve a mark. To do so, they must comment on the pull request whose merge led to the mark, and they must
-    not be its author.
+    People with write access to the repository can plan again. Members of the team that the tree names in
+    `approvers` can approve a mark. They must comment on the pull request whose merge led to the mark, and
+    they must not be the author of that pull request.
 
     \b
     Examples:
@@ -107,11 +107,11 @@ def answer(
 @command("Run any other command.", common="log_level")
 def run(
     *,
-    line: Annotated[str, argument("lakeplan command, such as drift.", "COMMAND")],
+    line: Annotated[str, argument("lakeplan command to run, such as drift.", "COMMAND")],
     tree: options.TreeDir = Path(),
     arguments: Arguments = "",
 ) -> int:
-    """Run a lakeplan command as a workflow step, and set the step's outputs to its exit code and a summary.
+    """Run a lakeplan command as a workflow step, and set the step's outputs to the exit code and a summary.
 
     `validate` also runs the tree's policy tests.
 

@@ -111,17 +111,17 @@ def adopt(
     *,
     tree: options.TreeDir = Path(),
     selection: SelectionOptions,
-    file: Annotated[Path, option("File for the entries, relative to the tree.", "FILE")] = Path(
-        "repositories/adopted.yaml"
-    ),
+    file: Annotated[
+        Path, option("File to write the entries to, relative to the tree's folder.", "FILE")
+    ] = Path("repositories/adopted.yaml"),
     opening: SessionOptions,
     no_color: bool,
     quiet: bool,
 ) -> ExitCode:
     """Write an entry for each repository that a glob newly matches.
 
-    The `adoption` gate refuses a plan that contains such repositories. Once they have entries, a pull request
-    shows what their first rules would do. Servers are not changed.
+    The `adoption` gate refuses a plan that contains such repositories. Once the repositories have entries, a
+    pull request shows what their first rules would do. Servers are not changed.
 
     \b
     Examples:

@@ -46,14 +46,22 @@ def curve(
         ),
     ] = None,
     namespace: Annotated[
-        str | None, option("Storage namespace with a refs dump: file:///…, s3://… or https://…blob…", "URL")
+        str | None,
+        option(
+            "URL of a storage namespace that contains a refs dump: file:///…, s3://… or https://…blob…", "URL"
+        ),
     ] = None,
     rules: Annotated[
-        Path | None, option("GC rules as JSON. With REPO, they replace the tree's rules.", "FILE")
+        Path | None,
+        option("JSON file of GC rules. With REPO, the rules in the file replace the tree's rules.", "FILE"),
     ] = None,
     at: Annotated[
         list[int] | None,
-        option("Also evaluate this number of retention days exactly as the server does. Repeatable.", "DAYS"),
+        option(
+            "Also compute the result for this number of retention days, exactly as the server would."
+            " Repeatable.",
+            "DAYS",
+        ),
     ] = None,
     branch: Annotated[
         list[str] | None,

@@ -179,7 +179,7 @@ class Demo:
         """Sets rules through the API, like a person who does not use the tree."""
         import requests
 
-        self._say(f"Somebody sets the rules of {repository} on the server to {days} days.")
+        self._say(f"Somebody sets the retention of {repository} to {days} days on the server.")
         login = b64encode(f"{self._key}:{self._secret}".encode()).decode()
         answer = requests.put(
             f"{self._endpoint_url}/api/v1/repositories/{repository}/settings/gc_rules",

@@ -46,15 +46,15 @@ def drift(
         ),
     ] = None,
     write: Annotated[
-        bool, option("Write the values that were changed on the servers into the tree's files.")
+        bool, option("Copy the values that were changed on the servers into the tree's files.")
     ] = False,
     outputs: Annotated[Outputs, options.documents("drift")],
     opening: SessionOptions,
 ) -> int:
     """Compare the servers with the last apply and with the tree. Sends only GET requests.
 
-    With --write, values that were changed on a server replace those in the tree's files. Comments and order
-    are kept. Review the change, then apply it.
+    With --write, lakeplan copies values that were changed on a server into the tree's files, and keeps
+    comments and the order of keys. Review the changes to the files, then apply them.
 
     Where the server deletes branches itself (engine: server), drift also records branch HEADs in the state so
     that `lakeplan branches undo` can restore them.

@@ -44,7 +44,7 @@ from lakeplan.values.repository import Refs, Repository
 
 DAY = timedelta(hours=24)
 NO_RUN = (
-    "no list of uncommitted addresses was found, so uncommitted objects are not identified as uncommitted"
+    "no list of uncommitted addresses was found, so lakeplan cannot determine which objects are uncommitted"
 )
 
 
@@ -99,9 +99,9 @@ class NamespaceOptions:
     """The options for a namespace without its server. They are checked only when it is read."""
 
     namespace: Annotated[str | None, option("Read a storage namespace instead of a server.", "URL")] = None
-    rules: Annotated[Path | None, option("With --namespace: GC rules as JSON.", "FILE")] = None
+    rules: Annotated[Path | None, option("With --namespace: JSON file of GC rules.", "FILE")] = None
     compare_rules: Annotated[
-        Path | None, option("With --namespace: other rules to compare with.", "FILE")
+        Path | None, option("With --namespace: JSON file of other GC rules to compare with --rules.", "FILE")
     ] = None
     storage_namespace: namespaces.StorageNamespace = None
     endpoint_url: namespaces.EndpointUrl = None
@@ -191,7 +191,7 @@ def _marks(
         store = open_store(session, session.tree.servers[server], repository)
         return trace(store, state, key, addresses)
     except LakeplanError as error:
-        return {}, (f"marks of the repository were not searched: {error}",)
+        return {}, (f"the repository's marks could not be searched: {error}",)
 
 
 def _others(
@@ -212,7 +212,7 @@ def _others(
             metaranges = memory.metaranges(server, reader, other)
             metadata = memory.metadata(server, reader, other)
         except LakeplanError as error:
-            notes.append(f"repository {other.id} was not searched: {error.message}")
+            notes.append(f"repository {other.id} could not be searched: {error.message}")
             continue
         foreign.append(ForeignRanges(f"{server}/{other.id}", metadata, metaranges))
     book, wanted = Addresses((repository.storage_namespace,)), set(addresses)
@@ -250,7 +250,8 @@ def explain(
     outputs: Annotated[Outputs, options.documents("explain")],
     progress: options.ProgressOptions,
 ) -> int:
-    """Explain why data is kept or deleted: which branch, rule and date decide this, and what would change it.
+    """Explain why data is kept or deleted: which branch, rule and date decide, and what would change the
+    result.
 
     WHAT is a path (alone or as REF:PATH), a commit id or at least its first six digits, a branch, a tag, or a
     physical address.
@@ -295,7 +296,7 @@ def _with_branch_notes(
     try:
         spared = read_spared(session.state(), desired.key)
     except LakeplanError as error:
-        text = f"exemptions and notices of branches could not be read: {error.message}"
+        text = f"the exemptions and notices of branches could not be read: {error.message}"
         return replace(world, notes=(*world.notes, text))
     notes = [
         note for branch in branches for note in notes_on(spared, branch.id, branch.commit_id, session.as_of)

@@ -45,12 +45,19 @@ Names = Annotated[
 DumpRefs = Annotated[
     bool,
     option(
-        "Also include commits of deleted branches. This requests refs dumps, which the server stores in"
-        " the namespaces."
+        "Also include commits of deleted branches. To find these commits, lakeplan requests refs dumps,"
+        " which the server stores in the namespaces."
     ),
 ]
-Rate = Annotated[float, option("Maximum requests per second to a server.", "N", min=0.1)]
-MaxRequests = Annotated[int, option("Skip repositories that need more requests than this.", "N", min=1)]
+Rate = Annotated[float, option("Maximum number of requests per second to each server.", "N", min=0.1)]
+MaxRequests = Annotated[
+    int,
+    option(
+        "Maximum number of requests per repository. Repositories that need more requests are skipped.",
+        "N",
+        min=1,
+    ),
+]
 PriceText = Annotated[str | None, option("Price per GB per month, for example '0.023 USD'.", "PRICE")]
 
 
@@ -62,7 +69,7 @@ class Storage:
     endpoint_url: namespaces.EndpointUrl = None
     region: namespaces.Region = None
     storage_path: Annotated[
-        Path | None, option("Folder on this machine that contains the local:// namespaces.", "DIR")
+        Path | None, option("Folder on this machine that contains the data of local:// namespaces.", "DIR")
     ] = None
 
 
@@ -104,10 +111,10 @@ def audit(
     opening: SessionOptions,
     timeouts: TimeoutOptions,
 ) -> int:
-    """Show what retention does on a server, what it has destroyed, and what it costs. Changes nothing.
+    """Show what retention does on a server, which data it has destroyed, and what it costs. Changes nothing.
 
-    The command does not need a tree: it uses lakectl's server and credentials. Where storage can be listed,
-    the figures are exact. Elsewhere, they come from metadata and from a sample that is read through the
+    The command does not need a tree: it uses lakectl's server and credentials. If storage can be listed, the
+    figures are exact. If not, they come from metadata and from a sample of objects that is read through the
     server.
 
     \b
@@ -274,7 +281,7 @@ def refuse_other_servers(
             raise UsageError(
                 f"{option}: the report shows server {name} at {shown_url(before)}, but it is now at"
                 f" {shown_url(url)}",
-                hint=f"Make a new report, or remove {option}.",
+                hint=f"Create a new report, or remove {option}.",
             )
 
 
@@ -309,15 +316,17 @@ def storage(
     endpoint: trees.Endpoints = None,
     storage: StorageOptions,
     compare: Annotated[
-        tuple[str, str] | None, option("Also show how much data two branches share.", "BRANCH BRANCH")
+        tuple[str, str] | None, option("Also show how much data these two branches share.", "BRANCH BRANCH")
     ] = None,
     since: Annotated[
         Path | None, option("Also show the growth since this earlier JSON report.", "FILE")
     ] = None,
     by_prefix: Annotated[
-        bool, option("Also show prefixes and ages. This keeps every path in memory.")
+        bool, option("Also show prefixes and ages. lakeplan then keeps every path in memory.")
     ] = False,
-    by_class: Annotated[bool, option("Also show storage classes. This lists storage a second time.")] = False,
+    by_class: Annotated[
+        bool, option("Also show storage classes. lakeplan then lists storage a second time.")
+    ] = False,
     html: Annotated[
         Path | None,
         option(
@@ -343,8 +352,8 @@ def storage(
     """Show what repositories store, which branches and tags keep it, and what could be deleted.
 
     The command does not need a tree: it uses lakectl's server and credentials. With --tree, it uses the
-    servers, storages, owners and prices of the tree. It changes nothing. Where storage cannot be listed,
-    figures come from metadata, and figures that require a listing are unknown.
+    servers, storages, owners and prices of the tree. The command changes nothing. If storage cannot be
+    listed, the figures come from metadata, and figures that require a listing are unknown.
 
     \b
     Examples:

@@ -56,7 +56,7 @@ def edits_needed(disagreements: Sequence[Disagreement], why: str, hint: str) -> 
     """The error of a rollback that needs edits by hand."""
     edits = "\n  ".join(edit_text(each).replace("\n", "\n  ") for each in disagreements)
     return StalePlan(
-        f"{why}. No plan was made and nothing was changed. Make these edits:\n  {edits}", hint=hint
+        f"{why}. No plan was created and nothing was changed. Make these edits:\n  {edits}", hint=hint
     )
 
 
@@ -144,12 +144,12 @@ def list_(
     since: Annotated[
         str | None,
         option(
-            "Only runs that began at or after this time, or within this period before now, for example 30d.",
+            "Only runs that began at or after this time, or within this period (for example, 30d).",
             "TIME",
         ),
     ] = None,
     kind: Annotated[
-        list[str] | None, option(f"Only these runs: {', '.join(records.KINDS)}. Repeatable.", "KIND")
+        list[str] | None, option(f"Only runs of this kind: {', '.join(records.KINDS)}. Repeatable.", "KIND")
     ] = None,
     limit: Annotated[int | None, option("Maximum number of runs to list.", "N", min=1)] = None,
     outputs: Annotated[Outputs, options.documents("history")],
@@ -200,7 +200,7 @@ def show(
     outputs.emit(document, render_run, context, sort_keys=True)
 
 
-@command("Make a plan that restores the rules from before a run.", without="redact_paths")
+@command("Create a plan that restores the rules from before a run.", without="redact_paths")
 def rollback(
     *,
     run: RunArgument,
@@ -219,12 +219,12 @@ def rollback(
     cache: CacheOptions,
     quiet: bool,
 ) -> int:
-    """Make a plan that restores the rules from before a run. Servers are not changed.
+    """Create a plan that restores the rules from before a run. Servers are not changed.
 
     An apply plans again from the tree, so the tree must also contain the old rules. If it does not, lakeplan
-    prints the required edits, makes no plan, and exits with code 5. With --edit-tree, it edits the
-    checked-out tree itself, and checks that nothing else changes. Have the edits and the plan reviewed, then
-    apply the plan.
+    prints the required edits, creates no plan, and exits with code 5. With --edit-tree, lakeplan edits the
+    checked-out tree itself, and checks that the edits change nothing else. Have the edits and the plan
+    reviewed, then apply the plan.
 
     \b
     Examples:

@@ -29,8 +29,8 @@ def sync(
     adopt: Annotated[
         bool,
         option(
-            "First, record existing hidden branches whose name and commit match a pin. Use this if the state"
-            " was lost."
+            "First, record existing hidden branches whose name and commit match a pin. Use this option"
+            " if the state was lost."
         ),
     ] = False,
     outputs: Annotated[Outputs, options.documents("apply")],
@@ -41,9 +41,9 @@ def sync(
 ) -> int:
     """Create missing pins and write the rules that pins need. Run it on a schedule.
 
-    The command does not write the tree's own rules or shorten retention. It deletes pins that are no longer
-    required only if the settings in the tree are those of the last apply. If they are not, run `lakeplan
-    plan` to review what would be deleted.
+    The command does not write the tree's own rules or shorten retention. If the settings in the tree have not
+    changed since the last apply, it also deletes pins that are no longer required. If the settings have
+    changed, run `lakeplan plan` to review what would be deleted.
 
     \b
     Examples:

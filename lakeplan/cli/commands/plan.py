@@ -29,7 +29,7 @@ from lakeplan.values.local import write_file
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import dump_objects
 
-RunChecks = Annotated[bool, option("Run the tree's checks. With --base or at a terminal, they always run.")]
+RunChecks = Annotated[bool, option("Run the tree's checks. With --base or at a terminal, checks always run.")]
 
 
 @command()
@@ -41,25 +41,32 @@ def plan(
     as_of: options.AsOf = None,
     simulate: Annotated[str, option("Repositories to simulate: changed, all or none.", "WHICH")] = "changed",
     no_simulate: Annotated[bool, option("Same as --simulate none.")] = False,
-    backlog: Annotated[bool, option("Also report what has already expired under the stored rules.")] = False,
+    backlog: Annotated[
+        bool, option("Also report data that has already expired under the stored rules.")
+    ] = False,
     read_only: options.ReadOnly = False,
     detailed_exitcode: Annotated[bool, option("Exit with code 2 if changes are pending.")] = False,
     allowed: options.AllowedInPreview,
     base: Annotated[
         str | None,
         option(
-            "Also read the tree at this git commit. Of each safety setting, the stricter value in the two"
-            " trees applies, and the plan begins with the settings that this change weakens.",
+            "Compare the tree with its version at this git commit. For each safety setting, the"
+            " stricter of the two values applies. The plan begins with a list of the settings that the"
+            " change weakens.",
             "REF",
         ),
     ] = None,
     new_tree: Annotated[
-        bool, option("With --base: compare with the default settings, because this change adds the tree.")
+        bool,
+        option(
+            "With --base: compare with the default settings, because the change adds the tree and the base"
+            " commit has none."
+        ),
     ] = False,
     what_if: Annotated[
         list[str] | None,
         option(
-            "Plan as if the tree had this setting in every selected repository. The plan cannot be"
+            "Plan as if every selected repository had this setting in the tree. The plan cannot be"
             " applied. Repeatable.",
             "PATH=VALUE",
             names=("--set",),

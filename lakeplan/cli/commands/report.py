@@ -191,8 +191,8 @@ def compute_curves(
     if len(wanted) > MAX_CURVES:
         rest = ", ".join(r.key for r in wanted[MAX_CURVES:][:MAX_CURVES])
         left_out.append(
-            f"no retention curves of {rest}, because a page can have at most {MAX_CURVES}; use --target to"
-            " select repositories"
+            f"the page has no retention curves for {rest}, because the limit is {MAX_CURVES} curves; use"
+            " --target to select repositories"
         )
     return Curves(computed, failed, left_out)
 

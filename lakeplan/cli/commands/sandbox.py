@@ -107,15 +107,17 @@ def seed(
     access_key: Annotated[
         str | None,
         option(
-            "Access key. Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then lakectl's for this endpoint, then the"
-            " sandbox's.",
+            "Access key. Default: LAKEPLAN_SANDBOX_ACCESS_KEY_ID, then lakectl's key for this endpoint,"
+            " then the sandbox's key.",
             "KEY",
         ),
     ] = None,
     secret_key: Annotated[
         str | None,
         option(
-            "Secret key. Default: LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY, then as for --access-key.", "SECRET"
+            "Secret key. Default: LAKEPLAN_SANDBOX_SECRET_ACCESS_KEY, then lakectl's key for this"
+            " endpoint, then the sandbox's key.",
+            "SECRET",
         ),
     ] = None,
     namespace_prefix: Annotated[

@@ -10,7 +10,7 @@ from lakeplan.cli.command import command
 from lakeplan.cli.options import argument
 from lakeplan.tree.schemas import bundled_schema, schema_names
 
-HELP = f"""Print a JSON Schema as a single document, for an editor or to validate lakeplan's output.
+HELP = f"""Print a JSON Schema as a single document, for use in an editor or to validate lakeplan's output.
 
 NAME is one of {", ".join(schema_names())}.
 

@@ -22,13 +22,20 @@ from lakeplan.simulation.verdicts import COMPARE, RULES, RuleSet
 def simulate(
     *,
     namespace: Annotated[
-        str, option("Storage namespace with a refs dump: file:///…, s3://… or https://…blob…", "URL")
+        str,
+        option(
+            "URL of a storage namespace that contains a refs dump: file:///…, s3://… or https://…blob…", "URL"
+        ),
     ],
-    rules: Annotated[Path, option("GC rules as JSON, in lakectl's format.", "FILE")],
-    compare_rules: Annotated[Path | None, option("Other rules to compare with.", "FILE")] = None,
+    rules: Annotated[Path, option("JSON file of GC rules, in lakectl's format.", "FILE")],
+    compare_rules: Annotated[
+        Path | None, option("JSON file of other GC rules to compare with --rules.", "FILE")
+    ] = None,
     as_of: options.AsOf = None,
     min_age: namespaces.Age = "24h",
-    output: Annotated[Path | None, option("Folder for Parquet tables and summary.json.", "DIR")] = None,
+    output: Annotated[
+        Path | None, option("Folder in which to write Parquet tables and summary.json.", "DIR")
+    ] = None,
     overwrite: Annotated[bool, option("Replace the results of an earlier run.")] = False,
     commits_only: Annotated[bool, option("Evaluate only commits. Spark is not needed.")] = False,
     stored: namespaces.NamespaceOptions,
@@ -37,7 +44,7 @@ def simulate(
     outputs: Annotated[Outputs, options.documents("simulate")],
     progress: options.ProgressOptions,
 ) -> int:
-    """Show what rules would delete in a storage namespace, without a server.
+    """Show what GC rules would delete from a storage namespace, without contacting a server.
 
     \b
     Examples:

@@ -90,7 +90,8 @@ def _listed(
     class_: Annotated[
         list[str] | None,
         option(
-            "Only objects of this class, which may contain deleted or kept objects. Repeatable.",
+            "Only objects of this class. Some classes contain objects that would be deleted, and others"
+            " contain objects that are kept. Repeatable.",
             "CLASS",
             names=("--class",),
         ),
@@ -132,10 +133,10 @@ def mark(
     selection: SelectionOptions,
     min_age: Annotated[str | None, option("Keep objects younger than this, for example 24h.", "AGE")] = None,
     never_committed: Annotated[
-        str | None, option("Objects that were never committed: keep or collect.", "WORD")
+        str | None, option("What to do with objects that were never committed: keep or collect.", "WORD")
     ] = None,
     verify_cache: Annotated[
-        bool, option("Verify a sample of the cached facts about other repositories.")
+        bool, option("Verify a sample of the cached data about other repositories.")
     ] = False,
     allowed: options.AllowedHere,
     outputs: Annotated[Outputs, options.documents("marks")],
@@ -180,8 +181,8 @@ def approve(
 ) -> int:
     """Approve a mark, so that `lakeplan sweep run` may delete its objects. Deletes nothing.
 
-    The command first prints what the mark contains, like `lakeplan sweep show`, and records a digest of that
-    summary.
+    The command first prints what the mark contains, as `lakeplan sweep show` does. With the approval, it
+    records a digest of that summary.
 
     \b
     Examples:
@@ -278,8 +279,8 @@ def abort(
 ) -> int:
     """End a sweep that cannot continue. Deletes nothing, and reports what was already deleted.
 
-    Use it if the mark is too old, another collector ran, or the state was lost. The repository can then be
-    marked again.
+    Use this command if the mark is too old, another collector has run, or the state was lost. The repository
+    can then be marked again.
 
     \b
     Examples:
@@ -324,7 +325,7 @@ def list_(
     """List marks, newest first.
 
     With --collector-runs, list the runs of every collector that left a report: lakeplan's sweeps and the
-    official garbage collector. --target, --owner and --server select repositories for that list only.
+    official garbage collector. --target, --owner and --server have an effect only with --collector-runs.
 
     \b
     Examples:
@@ -433,14 +434,14 @@ def purge(
     older_than: Annotated[
         str | None,
         option(
-            "Purge only quarantines that are at least this old, for example 14d. sweep.quarantine_age"
-            " also applies.",
+            "Delete only copies that were quarantined at least this long ago, for example 14d. The"
+            " minimum age in sweep.quarantine_age also applies.",
             "AGE",
         ),
     ] = None,
     selection: SelectionOptions,
     auto_approve: Annotated[
-        bool, option("Do not ask for confirmation. Required without a terminal.")
+        bool, option("Do not ask for confirmation. Required if there is no terminal.")
     ] = False,
     outputs: Annotated[Outputs, options.documents("purge")],
     opening: SessionOptions,

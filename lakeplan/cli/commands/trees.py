@@ -198,7 +198,10 @@ def refuse_a_tree(folder: Path) -> None:
     if there:
         hint = "Import into another folder and copy what you need. Nothing was written."
         if there == [repositories]:
-            again = "If `repositories` is from an interrupted command, remove it and run the command again."
+            again = (
+                "If `repositories` is left over from an interrupted command, remove it and run the command"
+                " again."
+            )
             hint = f"{again} Otherwise, i{hint[1:]}"
         raise LakeplanError(
             f"the folder already has a tree: {', '.join(p.name for p in there)}",
@@ -477,7 +480,7 @@ def _report_files(
         line(note)
     if ci != "none" and state is None:
         line(
-            f"CI runners do not keep files, so set a state in {ROOT_FILE}, for example state: {{url:"
+            f"CI runners do not keep files, so set state.url in {ROOT_FILE}, for example state: {{url:"
             " s3://bucket/lakeplan}"
         )
     if ci != "none":
