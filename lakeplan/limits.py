@@ -185,11 +185,11 @@ def parse_json(
     marks = ("[", "{", ",") if isinstance(data, str) else (b"[", b"{", b",")
     opened, separators = sum(map(data.count, marks[:2])), data.count(marks[2])  # type: ignore[arg-type]
     if opened + separators > JSON_VALUES:
-        raise TooLarge(f"it has more than {JSON_VALUES:,} values")
+        raise TooLarge(f"it has more than the limit of {JSON_VALUES:,} values")
     try:
         document = json.loads(data, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=pairs)
     except RecursionError:
-        raise TooLarge(f"it is nested more than {JSON_DEPTH} levels deep") from None
+        raise TooLarge(f"it is nested more deeply than the limit of {JSON_DEPTH} levels") from None
     if opened > JSON_DEPTH:
         _check_depth(document)
     return document
@@ -204,7 +204,7 @@ def number_of(text: str) -> int | None:
 def check_size(size: int, limit: int) -> None:
     """Raises TooLarge for more bytes than the limit."""
     if size > limit:
-        raise TooLarge(f"it is larger than {size_text(limit)}")
+        raise TooLarge(f"it is larger than the limit of {size_text(limit)}")
 
 
 def read_file(path: str | Path, limit: int | None = None) -> bytes:
@@ -229,7 +229,7 @@ def read_file(path: str | Path, limit: int | None = None) -> bytes:
 def check_text(data: bytes) -> None:
     """Raises TooLarge for UTF-8 text that would take more memory than ``TEXT_BYTES``."""
     if len(data) * 4 > TEXT_BYTES and memory_of_text(data) > TEXT_BYTES:
-        raise TooLarge(f"its text takes more than {size_text(TEXT_BYTES)} of memory")
+        raise TooLarge(f"its text takes more memory than the limit of {size_text(TEXT_BYTES)}")
 
 
 def memory_of_text(data: bytes) -> int:
@@ -261,7 +261,7 @@ def _check_depth(document: Any) -> None:
     while level:
         depth += 1
         if depth > JSON_DEPTH + 1:
-            raise TooLarge(f"it is nested more than {JSON_DEPTH} levels deep")
+            raise TooLarge(f"it is nested more deeply than the limit of {JSON_DEPTH} levels")
         following: list[Any] = []
         for value in level:
             if isinstance(value, dict):

@@ -43,7 +43,7 @@ def within(seconds: float, call: Callable[[], T]) -> T:
 
     threading.Thread(target=run, name="lakeplan-request", daemon=True).start()
     if wait([future], seconds).not_done:
-        raise TooSlow(f"it takes longer than {seconds:g} seconds")
+        raise TooSlow(f"it took longer than the limit of {seconds:g} seconds")
     return future.result()
 
 
@@ -66,7 +66,7 @@ def _received(raw: Raw, clock: Callable[[], float]) -> Iterator[bytes]:
         received += len(chunk)
         elapsed = clock() - started
         if elapsed > limits.RATE_GRACE_SECONDS and received < limits.RATE_BYTES * elapsed:
-            raise TooSlow(f"it is slower than {limits.RATE_BYTES:,} bytes per second")
+            raise TooSlow(f"it was slower than the minimum of {limits.RATE_BYTES:,} bytes per second")
         yield chunk
 
 

@@ -11,7 +11,9 @@ from lakeplan.values.settings import BranchFacts
 
 NOTHING_STAGED = ""
 """The fingerprint of no uncommitted changes."""
-NEVER_OBSERVED = "first seen now: its age is counted from the next `lakeplan branches run`"
+NEVER_OBSERVED = (
+    "seen for the first time: the age of the branch is counted from the next `lakeplan branches run`"
+)
 """The note of a branch that is observed for the first time."""
 
 

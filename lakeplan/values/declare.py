@@ -145,10 +145,10 @@ POLICY = strictest_first("fail", "warn", "ignore")
 class SinceMark(Enum):
     """How ``sweep run`` handles a setting that is stricter in the tree now than at the mark."""
 
-    COMBINED = "the stricter value applies from the next round on"
-    GATE = "the mark is judged again by the stricter value, and a gate may refuse it"
-    NEW_MARK = "the mark was made for something else: mark again"
-    ANY_CHANGE = "a change in either direction needs a new mark"
+    COMBINED = "the stricter value applies from the next round of deletions"
+    GATE = "the mark is checked again with the stricter value, and a gate may refuse it"
+    NEW_MARK = "the mark was created with a different value, so a new mark is needed"
+    ANY_CHANGE = "any change of the value requires a new mark"
     PERSON = "an automatic approval no longer counts: a person must approve the mark"
 
 

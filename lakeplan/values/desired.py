@@ -173,10 +173,11 @@ class Safety:
         PERCENT,
         10,
         stricter=LESS,
-        help="Percentage by which the deletions of an apply may exceed the reviewed ones.",
+        help="Maximum percentage by which the number of objects, bytes or branches that an apply would"
+        " delete may exceed the number reviewed.",
     )
     max_plan_age_seconds: int = setting(
-        DURATION, "7d", stricter=LESS, help="Refuse to apply a plan file that is older than this."
+        DURATION, "7d", stricter=LESS, help="Maximum age of a plan file. Older plan files cannot be applied."
     )
 
 

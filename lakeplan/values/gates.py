@@ -45,7 +45,8 @@ EXPIRED_BYTES = Gate(
 )
 TAG_LOSS = Gate(
     "tag-loss",
-    "a tag would lose data, by the rules or once `branches run` deletes its branch",
+    "a tag would lose data, either under the rules or after `branches run` deletes the branch that"
+    " keeps the data",
     refuses=(PLANS, BRANCH_RUNS),
     settings=("safety.on_tag_loss",),
     unit="tags",
@@ -77,8 +78,8 @@ UNMANAGED = Gate(
 )
 DELETED_BRANCHES = Gate(
     "deleted-branches",
-    "the number of branches that policies would delete, either newly by the server's own job or in one"
-    " `branches run`, exceeds the threshold",
+    "policies would delete more branches than the threshold allows, either newly in the server's own"
+    " job or in one `branches run`",
     refuses=(PLANS, BRANCH_RUNS),
     settings=("safety.max_deleted_branches",),
     unit="branches",
@@ -113,7 +114,7 @@ SWEEP_LIMIT = Gate(
 )
 UNREAD_NEIGHBOURS = Gate(
     "unread-neighbours",
-    "a sweep cannot determine whether another repository has data in its storage",
+    "a sweep cannot determine whether another repository has data in the swept repository's storage",
     refuses=(SWEEPS,),
     unit="neighbours",
     allow=False,

@@ -81,7 +81,7 @@ class PinSettings:
         TAG_GLOBS,
         [],
         stricter=ALL_OF_BOTH,
-        help="Glob patterns for tags whose commits are pinned. Inherited patterns are kept.",
+        help="Glob patterns for tags whose commits are pinned. The patterns are added to inherited ones.",
     )
     holds: bool = setting(FLAG, False, stricter=ON, help="Pin the commits that are named in holds.")
     at_risk: bool = setting(

@@ -82,12 +82,12 @@ class GcRules:
         oddities = []
         for where, days in named.items():
             if days < 1:
-                cut = ", possibly a larger number truncated to 32 bits" if days < 0 else ""
+                cut = " (the number may be a larger one that was truncated to 32 bits)" if days < 0 else ""
                 oddities.append(f"{days} retention days {where}: only HEADs are kept{cut}")
             elif days > MAX_DAYS:
                 oddities.append(f"{days:,} retention days {where}: more than a century, so nothing expires")
         unknown = () if branches is None else sorted(self.branches.keys() - set(branches))
-        return oddities + [f"a rule for branch {name!r}, which does not exist" for name in unknown]
+        return oddities + [f"there is a rule for branch {name!r}, which does not exist" for name in unknown]
 
     @property
     def etag(self) -> str:

@@ -45,20 +45,21 @@ class BranchSettings:
         BRANCH_GLOBS,
         [],
         stricter=ALL_OF_BOTH,
-        help="Glob patterns for branches that are never deleted. Inherited patterns are kept.",
+        help="Glob patterns for branches that are never deleted. The patterns are added to inherited ones.",
     )
     require_merged: bool = setting(
         FLAG,
         False,
         stricter=ON,
-        help="Delete only branches that are merged, which means that their HEAD is in the history of the"
-        " default branch.",
+        help="Delete only merged branches. A branch is merged if its HEAD is in the history of the default"
+        " branch.",
     )
     min_keep: int = setting(
         COUNT,
         0,
         stricter=MORE,
-        help="Keep this many of the most recently written branches that a policy matches.",
+        help="Of the branches that a policy matches, keep at least this many: the most recently written"
+        " ones.",
     )
     keep_with_uncommitted: bool = setting(
         FLAG, True, stricter=ON, help="Keep branches with uncommitted changes."
@@ -74,8 +75,9 @@ class BranchSettings:
         words("never", "head_commit"),
         "never",
         stricter=strictest_first("never", "head_commit"),
-        help="`never`: the age of a branch counts from lakeplan's first inspection. `head_commit`: for"
-        " branches that existed at the first inspection, it counts from the creation of their HEAD commit.",
+        help="How lakeplan determines the age of a branch. `never`: the age is counted from lakeplan's first"
+        " inspection. `head_commit`: if the branch existed at the first inspection, the age is counted"
+        " from the creation of its HEAD commit.",
     )
     notice_period_seconds: int = setting(
         NOTICE_PERIOD,

@@ -114,7 +114,8 @@ class SweepSettings:
         # lakeplan inspects again before every round and can save single objects; lakeFS's own job cannot.
         stricter=strictest_first("builtin", "lakefs-spark-client"),
         since_mark=SinceMark.ANY_CHANGE,
-        help="What deletes objects: lakeplan itself, or lakeFS's own Spark job with lakeplan's rules.",
+        help="What deletes objects: lakeplan itself (`builtin`), or lakeFS's own Spark job with lakeplan's"
+        " rules (`lakefs-spark-client`).",
     )
     automatic: bool = setting(
         FLAG,
@@ -145,7 +146,8 @@ class SweepSettings:
         "24h",
         stricter=MORE,
         help="Wait this long after retention is shortened, or a rule is first seen, before sweeping."
-        " After a hold is removed from the tree, its data is kept for the same time, but for at least a day.",
+        " After a hold is removed from the tree, the data that it protected is kept for the same"
+        " period, or for one day if that is longer.",
     )
     margin_seconds: int = setting(
         AGE,
@@ -158,21 +160,22 @@ class SweepSettings:
         words("keep", "collect"),
         "keep",
         stricter=strictest_first("keep", "collect"),
-        help="Whether to keep objects that were never committed, or to collect those that two inspections"
-        " found in no commit.",
+        help="What to do with objects that were never committed. `keep` keeps the objects. `collect` deletes"
+        " an object if two inspections found it in no commit.",
     )
     versions: Versions = setting(
         words(Versions.MARKER, Versions.ALL),
         "marker",
         stricter=strictest_first(Versions.MARKER, Versions.ALL),
         since_mark=SinceMark.NEW_MARK,
-        help="In a versioned bucket, delete the current version and keep older ones, or delete all versions.",
+        help="What to delete in a versioned bucket. `marker` deletes the current version of an object and"
+        " keeps older ones. `all` deletes all versions.",
     )
     verify: Literal["sample", "all"] = setting(
         words("sample", "all"),
         "sample",
         stricter=strictest_first("all", "sample"),
-        help="After the deletion, check that the objects no longer exist, for a sample of them or for all.",
+        help="After the deletion, check that the deleted objects (a sample of them, or all) no longer exist.",
     )
     max_objects: int = setting(
         COUNT,
@@ -195,7 +198,7 @@ class SweepSettings:
         help="The maximum number of objects to delete per second, across all workers. `null` means no limit.",
     )
     quarantine_age_seconds: int = setting(
-        AGE, "7d", stricter=MORE, help="`sweep purge` keeps quarantined copies younger than this."
+        AGE, "7d", stricter=MORE, help="Minimum age of quarantined copies before `sweep purge` deletes them."
     )
 
 

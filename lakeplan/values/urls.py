@@ -157,7 +157,7 @@ def shown_url(text: str) -> str:
     """Return a URL for a message, without secrets and without characters that a terminal would act on."""
     start = _PLAIN.match(text)
     if start is None:
-        return "a URL without a scheme" if "://" not in text else "a URL that cannot be read"
+        return "a URL without a scheme" if "://" not in text else "a URL that cannot be parsed"
     if "@" in text:
         return f"{start.group().partition('://')[0]}://…"
     return start.group() + ("…" if start.end() < len(text) else "")

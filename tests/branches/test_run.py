@@ -80,7 +80,7 @@ class DescribeAnOpenSourceServer:
         found = world.outlooks().feature_1
         assert found.verdict.kept_by is Keep.NOT_CROSSED
         assert found.verdict.due == world.clock.now + timedelta(days=3)
-        assert "first seen now" in found.notes[0]
+        assert "seen for the first time" in found.notes[0]
 
     def it_shows_what_will_have_gone_by_a_future_date(self, world):
         world.lakefs.branch("feature-1")
@@ -112,7 +112,7 @@ class DescribeAnOpenSourceServer:
         world.run()
         world.clock.wait(30)
         world.lakefs.branch("feature-1")
-        assert "first seen now" in world.outlooks().feature_1.notes[0]
+        assert "seen for the first time" in world.outlooks().feature_1.notes[0]
         assert world.ends() == {}
 
     def it_reads_the_ledger_once_and_writes_it_once_a_run(self, idle):

@@ -111,4 +111,4 @@ def it_plans_in_a_pull_request_and_runs_on_schedule(github: GitHub) -> None:
     assert planned.ran[-1].startswith("lakeplan branches plan")
     # The run on schedule left a record of what it saw, in the store: nothing is new to the plan.
     assert "feature-1" in planned.output
-    assert "first seen now" not in planned.output
+    assert "seen for the first time" not in planned.output

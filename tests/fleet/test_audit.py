@@ -245,7 +245,7 @@ def it_names_stored_nonsense_and_mends_it(lake: Lake, repo: LakeRepository) -> N
     assert [text.partition(":")[0] for text in row["nonsense"]] == [
         "-3 retention days on branch 'main'",
         "0 retention days by default",
-        "a rule for branch 'gone', which does not exist",
+        "there is a rule for branch 'gone', which does not exist",
     ]
     assert sound_rules(row) == GcRules(30, {"main": 30})  # type: ignore[arg-type]
 

@@ -221,7 +221,7 @@ def it_believes_the_headers_of_pages_rather_than_the_footer(
     forged = with_smaller_footer(parquet(table, compression=compression, **options))
     assert read_parquet(open_parquet(forged)).num_rows == 1
     monkeypatch.setattr(limits, "PARQUET_UNPACKED_BYTES", 4 * limits.MIB)
-    with pytest.raises(limits.TooLarge, match="larger than 4 MiB"):
+    with pytest.raises(limits.TooLarge, match="larger than the limit of 4 MiB"):
         open_parquet(forged)
 
 

@@ -71,7 +71,7 @@ def it_takes_no_more_of_a_body_than_the_limit(answer: Callable[[], Iterator[byte
         done = subprocess.run(
             [sys.executable, "-c", CHILD, url], capture_output=True, timeout=120, check=False, env=env
         )
-    assert b"larger than 64 MiB" in done.stdout, done.stderr[-500:]
+    assert b"larger than the limit of 64 MiB" in done.stdout, done.stderr[-500:]
 
 
 def ask(url: str, credentials: Credentials, total: float = 30.0) -> None:

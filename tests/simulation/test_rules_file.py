@@ -62,5 +62,5 @@ def it_names_what_is_wrong(text: str, named: str) -> None:
 
 
 def it_survives_nesting_without_end() -> None:
-    with pytest.raises(ConfigError, match="nested more than 64 levels deep"):
+    with pytest.raises(ConfigError, match="nested more deeply than the limit of 64 levels"):
         parse_rules(b"[" * 100_000, name="r")

@@ -220,7 +220,7 @@ def it_refuses_what_is_no_record(kind: Kind, data: bytes) -> None:
 def it_refuses_a_record_that_is_too_large(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     state = stored(kind, json.dumps({**document_of(kind), "more": "x" * 200}).encode())
     monkeypatch.setattr(limits, "JSON_BYTES", 100)
-    with pytest.raises(LakeplanError, match=r"larger than 100 bytes|damaged"):
+    with pytest.raises(LakeplanError, match=r"larger than the limit of 100 bytes|damaged"):
         kind.read(state)
 
 

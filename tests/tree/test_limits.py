@@ -221,7 +221,7 @@ def it_refuses_yaml_that_cannot_be_held(tmp_path: Path, text: str) -> None:
 def it_refuses_a_tree_of_devices_and_huge_files(tmp_path: Path) -> None:
     with open(tmp_path / "huge.yaml", "wb") as sparse:
         sparse.truncate(50 * limits.MIB)
-    assert "larger than 8 MiB" in problem_of(tmp_path, HEAD + "include: ['huge.yaml']\n")
+    assert "larger than the limit of 8 MiB" in problem_of(tmp_path, HEAD + "include: ['huge.yaml']\n")
     os.mkfifo(tmp_path / "pipe.json")
     text = HEAD + "repositories: {lake: {gc: {file: pipe.json}}}\n"
     assert "not a regular file" in problem_of(tmp_path, text)
