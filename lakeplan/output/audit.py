@@ -37,7 +37,7 @@ def render_audit(document: AuditDocument, console: Console) -> None:
     page.total("Audit:", total_words(document))
     if document["unfinished"]:
         rest = names_of(document["unfinished"][:_NAMED], len(document["unfinished"]))
-        page.warnings([f"stopped before {rest}: continue with --resume"])
+        page.warnings([f"the audit stopped before {rest}; to continue, run it with --resume"])
 
 
 def total_words(document: AuditDocument) -> str:
@@ -126,7 +126,7 @@ def _destroyed(gone: DestroyedRow, *, amount: str, sample: str = "") -> str:
     if gone["amount"] is not None:
         return f"{volume(gone['amount'])} ({gone['low_percent']:g} %){amount}"
     counts = f"{count(gone['gone'] or 0)} of {count_of(gone['asked'] or 0, 'sampled object')}{sample}"
-    share = f"{gone['low_percent']:g} to {gone['high_percent']:g} % of all, with 95 % confidence"
+    share = f"{gone['low_percent']:g} to {gone['high_percent']:g} % of all objects, with 95 % confidence"
     return f"{counts}: {share}"
 
 
@@ -170,12 +170,14 @@ def _hours(row: AuditedRow) -> str:
 
 
 _UNCOUNTED = {
-    "s3": "the store does not report them, or the credentials cannot list them",
+    "s3": "the store does not report them, or the credentials do not allow listing them",
     "azure": (
-        "Azure does not list uploads, and lists older versions only if the account and the credentials allow"
-        " it"
+        "Azure does not list unfinished uploads, and it lists older versions only if the account and the"
+        " credentials allow it"
     ),
-    "gcs": "lakeplan does not count them in Google Cloud Storage, or the credentials cannot list them",
+    "gcs": (
+        "lakeplan does not count them in Google Cloud Storage, or the credentials do not allow listing them"
+    ),
 }
 """Why remnants were not counted, by kind of storage."""
 
@@ -234,8 +236,8 @@ def audit_markdown(document: AuditDocument) -> str:
 # ---- the page
 FOOT = (
     "lakeplan created this page from an audit. It is a single file that sends no requests and stores nothing."
-    " Times are in UTC, and sizes are decimal. Tags and rules are shown as they were read. Nothing was"
-    " changed."
+    " Times are in UTC, and sizes are decimal. The audit read tags and rules from the server and"
+    " changed nothing."
 )
 _FREE = ("Already gone", "Gone from tags")
 """These have no cost, because they are not stored."""
@@ -246,7 +248,9 @@ def render_audit_page(document: AuditDocument) -> str:
     """The page as text of an HTML file."""
     facts = [f"Created at {moment(document['at'])}", *document["servers"].values()]
     about = html.PageFacts("lakeplan audit", document["at"], facts, FOOT)
-    failed = html.unread_section(document, "the audit was stopped before", "Continue with --resume.")
+    failed = html.unread_section(
+        document, "the audit stopped before this repository", "To continue, run it with --resume."
+    )
     sections = [_summary(document), _advice(document), _repositories(document), failed]
     return html.whole_page(about, sections, ("page.css",), ("page.js", "start_page.js"))
 

@@ -235,7 +235,7 @@ def _because(branch: BranchEntry) -> str:
         return f"{branch['policy']} {text}"
     if branch["reason"] in ("default_branch", "no_policy", "no_creation_time", "read_only"):
         return text
-    return f"{text} (otherwise {branch['policy']} deletes it)" if branch["policy"] else text
+    return f"{text} (otherwise, policy {branch['policy']} would delete it)" if branch["policy"] else text
 
 
 def _name(branch: BranchEntry | documents.RunBranch | documents.UndoneBranch) -> str:
@@ -284,7 +284,7 @@ def _notes(page: Page, repository: documents.PlannedRepository) -> None:
 
 def _not_ours(page: Page, document: documents.PlanDocument | documents.RunDocument) -> None:
     if document["not_ours"]:
-        text = "the server deletes their branches itself (engine: server), so lakeplan does not"
+        text = "the server deletes branches of these repositories itself (engine: server)"
         page.heading("Not covered", text)
         page.line(names(document["not_ours"], 20), indent=2)
 
@@ -341,7 +341,7 @@ def render_branches_undo(document: documents.UndoDocument, console: Console) -> 
         if repository["failure"]:
             _failure(page, repository["failure"])
     summary = document["summary"]
-    text = f"{count(summary['restored'])} restored, {count(summary['exists'])} already exist, "
+    text = f"{count(summary['restored'])} restored, {count(summary['exists'])} already existed, "
     uncertain = f", {count(summary['uncertain'])} uncertain" if summary["uncertain"] else ""
     text += f"{count(summary['failed'])} failed{uncertain}."
     page.total("Branch undo:", text)
@@ -352,7 +352,7 @@ def render_exemption(document: documents.ExemptionDocument, console: Console) ->
     page = Page(console)
     name = f"{document['repository']} {document['branch_id']}"
     if document["removed"]:
-        page.total("Exemption removed:", f"{name}. Its policies apply again.")
+        page.total("Exemption removed:", f"{name}. The policies that match the branch apply to it again.")
         return
     text = f"{name} until {moment(document['until'])}. To end the exemption, run the command with --remove."
     page.total("Exempt:", text)
@@ -366,6 +366,8 @@ def _undone(page: Page, branch: documents.UndoneBranch) -> None:
     lines += [page.join(text) for text in (branch["message"], *branch["warnings"]) if text]
     if restored:
         until = branch["safe_until"]
-        text = f"its commits were safe until {moment(until)}" if until else "there were no GC rules then"
+        text = (
+            f"its commits were safe until {moment(until)}" if until else "no GC rules were set at that time"
+        )
         lines.append(page.join(Cell(text, "dim")))
     page.hanging(Cell("+" if restored else " ", "green"), *lines, indent=2)

@@ -193,7 +193,7 @@ def _warnings(row: documents.CheckedRow) -> Iterator[str]:
         yield f"not checked: {count_of(row['unusual'], 'object')} at keys with empty or dot segments"
     if any(one["named_by"] == ["tag"] for one in row["findings"]):
         yield (
-            "tags protect nothing on a server: objects that only a tag references may have expired under"
+            "tags do not protect data on a server: objects that only a tag references may have expired under"
             " the rules"
         )
 

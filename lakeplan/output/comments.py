@@ -396,7 +396,7 @@ def _failed(document: Json, limit: int) -> str:
         lines.append(f"- {_names(keys)}{at}: {_brief(reason)}{f' — {_brief(hint)}' if hint else ''}\n")
     if len(groups) > limit:
         lines.append(f"- and {len(groups) - limit:,} more kinds of failure in the plan file\n")
-    return "\n### Failed: not planned, and not written by an apply\n\n" + "".join(lines)
+    return "\n### Failed: not in this plan, so an apply writes nothing here\n\n" + "".join(lines)
 
 
 def _tail(document: Json) -> str:
@@ -451,7 +451,10 @@ def refused_answer(command: str, reason: str, hint: str) -> str:
 
 
 def approved_answer(mark: str, login: str) -> str:
-    return f"Mark {code(mark)} is approved by {code(login)}. `lakeplan sweep run` deletes its objects.\n"
+    return (
+        f"Mark {code(mark)} was approved by {code(login)}. To delete the objects of the mark, run"
+        " `lakeplan sweep run`.\n"
+    )
 
 
 _TITLES = {
@@ -467,8 +470,8 @@ _NEXT = {
     "failed": "Fix the cause, then run the job again.",
     "refused": "Open a new pull request so that the current plan is reviewed. To override a gate, list it"
     " under `overrides` in that pull request.",
-    "stale": "Open a new pull request so that the current plan is reviewed. Its commit can be empty, because"
-    " the tree is already merged.",
+    "stale": "Open a new pull request so that the current plan is reviewed. An empty commit is enough,"
+    " because the tree is already merged.",
 }
 _NAMES = 20
 
@@ -491,8 +494,8 @@ def render_apply_markdown(document: ApplyDocument, *, tree: str = "", limit: int
     if document["not_written"]:
         keys = names(document["not_written"], _NAMES, code)
         lines += [
-            f"These are in the tree but not in the plan, so they were not written: {keys}. Plan again to"
-            " review them.",
+            f"These changes are in the tree but not in the plan, so they were not written: {keys}. Plan again"
+            " to have them reviewed.",
             "",
         ]
     if document["note"]:

@@ -33,7 +33,7 @@ _STATUS = {
         "bold yellow",
     ),
     "outside": ("NEVER COLLECTED: it is outside the storage namespace", "bold green"),
-    "elsewhere": ("NEVER COLLECTED: no collector looks in its location", "bold green"),
+    "elsewhere": ("NEVER COLLECTED: no collector inspects its location", "bold green"),
     "missing": ("MISSING: rules keep it, but it is not in storage", "bold red"),
     "collected": ("GONE: nothing keeps it, and it is not in storage", "bold"),
 }
@@ -81,7 +81,10 @@ def _object(page: Page, subject: documents.ObjectSubject) -> None:
         in_commits += f" to {_commit_text(subject['last_commit'])}" if subject["commits"] > 1 else ""
     page.facts({"paths": names_of(subject["paths"], subject["path_count"]), "in commits": in_commits})
     if subject["only_by_alias"]:
-        page.line("no commit contains it by its own address, but a full address may refer to it", indent=2)
+        page.line(
+            "no commit contains this address, but a commit may refer to the object by a full address",
+            indent=2,
+        )
     stored = ""
     if subject["stored"] is not None:
         stored = f"yes, since {moment(subject['stored_at'] or '')}" if subject["stored"] else "no"
@@ -97,8 +100,8 @@ def _commit(page: Page, subject: documents.CommitSubject) -> None:
     page.line(Cell(f"commit {subject['commit_id']}", "bold"), via)
     page.line(f"created {moment(subject['creation_date'])}", indent=2)
     if not subject["holds_data"]:
-        page.line("has no objects, because it is a first commit", indent=2)
-    tags = f"{names(subject['tags'], NAMES_SHOWN)} (tags protect nothing)" if subject["tags"] else ""
+        page.line("has no objects, because it is an initial commit", indent=2)
+    tags = f"{names(subject['tags'], NAMES_SHOWN)} (tags do not protect data)" if subject["tags"] else ""
     page.facts({"HEAD of": names(subject["head_of"], NAMES_SHOWN), "tags": tags})
     _protected(page, subject["protected_by"])
     for verdict in subject["verdicts"]:
@@ -204,7 +207,8 @@ def _verdict(page: Page, verdict: documents.Verdict, holders: int) -> None:
         more.append(count_of(verdict["reason_count"] - 3, *_MORE_STARTS))
     if holders > 1:
         kept = (
-            f"{count(verdict['commits_kept_by_server'])} of {count(holders)} commits that contain it are kept"
+            f"{count(verdict['commits_kept_by_server'])} of the {count(holders)} commits that contain it are"
+            " kept"
         )
         if verdict["commits_kept_documented"] != verdict["commits_kept_by_server"]:
             kept += f" ({count(verdict['commits_kept_documented'])} by the documented rule)"
@@ -307,22 +311,22 @@ def _remedy(remedy: documents.RemedyRow, bound: str) -> str:
         case "days":
             return f"{branch}: {bound} {days(remedy['days'] or 0)} (now {count(remedy['days_now'] or 0)})"
         case "branch_here":
-            return f"create a branch at {_id(remedy['commit_id'])}: a HEAD is always kept"
+            return f"create a branch at {_id(remedy['commit_id'])}, because a HEAD is always kept"
         case "move_head":
             now = remedy["days_now"]
             later = "then the branch's retention applies" if now is None else f"it expires {_later(now)}"
-            return f"{branch}: its HEAD contains it; create a commit without it, and {later}"
+            return f"{branch}: its HEAD contains the object; create a commit without the object, and {later}"
         case "remove_pin":
             return f"{branch}: remove the pin from `pins` in the tree, then apply"
         case "too_young":
-            return f"{branch}: even a retention of 1 day keeps it today"
+            return f"{branch}: today, even a retention of 1 day keeps it"
         case "set_rules":
             return "set rules, then run `lakeplan explain` again: without rules, no collector runs"
         case "reset":
             where = "its branch" if remedy["branch"] is None else branch
             return f"{where}: reset the uncommitted change"
         case "end_protection":
-            return "end the protection from lakeplan's sweeps"
+            return "end its protection from lakeplan's sweeps"
 
 
 def _later(retention_days: int) -> str:

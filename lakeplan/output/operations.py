@@ -171,7 +171,7 @@ _HISTORY_STYLES = {
     "uncertain": "bold red",
     "pending": "bold yellow",
 }
-_PENDING = "the run was killed, so it is not known whether this was written"
+_PENDING = "the run was killed, so it is unknown whether this setting was written"
 _NO_RULES = "no rules"
 _WIDE = 100
 """Narrower terminals omit the start of a run. Its id contains that too, and must be complete so that it can

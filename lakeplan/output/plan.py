@@ -46,7 +46,7 @@ def render_plan(document: Json, console: Console) -> None:
 def what_if(document: Json, form: Callable[[str], str] = str) -> str:
     """Return the assumptions of a plan with ``--set``, or "" for other plans."""
     assumed = " and ".join(form(text) for text in document.get("what_if") or ())
-    return assumed and f"{assumed}? This is not in the tree, so this plan cannot be applied."
+    return assumed and f"{assumed}? The tree does not contain this change, so this plan cannot be applied."
 
 
 def circumstances(document: Json, form: Callable[[str], str] = str, limit: int | None = None) -> list[str]:

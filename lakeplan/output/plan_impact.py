@@ -414,7 +414,7 @@ def render_failures(page: Page, repositories: Sequence[Json]) -> None:
     grouped."""
     groups = failure_groups(repositories)
     if groups:
-        page.heading("Failed", "not planned, and not written by an apply of this plan")
+        page.heading("Failed", "not in this plan, so an apply writes nothing here")
     for (message, where, hint), keys in groups.items():
         place = f"{where}: " if where and where not in keys else ""
         page.failure(Cell(names(keys), "bold"), f"{place}{message}", hint=hint)

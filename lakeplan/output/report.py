@@ -410,7 +410,7 @@ def _curve(curve: CurveRow, repository: Json | None) -> Markup:
     ]
     caption = f"{name}. The filled area shows the data that expires by the documented rule."
     if worse:
-        caption += " Marks show retention periods at which the server would delete more."
+        caption += " Diamonds mark retention periods at which the server would delete more than that."
     return join(
         [
             el("h4", name),
@@ -431,8 +431,9 @@ def _mark(f: svg.Frame, curve: CurveRow, at: int | None, cls: str, what: str) ->
 
 
 def _worse(f: svg.Frame, point: ServerDaysPoint) -> Markup:
-    title = f"{days(point['days'])}: the server deletes {size(point['size_bytes'])}; at risk: " + size(
-        point["at_risk"]["size_bytes"]
+    title = (
+        f"{days(point['days'])}: the server deletes {size(point['size_bytes'])}, of which at risk: "
+        + size(point["at_risk"]["size_bytes"])
     )
     at = f"translate({f.x(point['days'])} {f.y(point['size_bytes'])})"
     return el("path", el("title", title), cls="worse", d="M-6 0l6-6 6 6-6 6z", transform=at)

@@ -261,7 +261,9 @@ def _prefixes(repository: Json) -> Markup | None:
         hidden_caption=False,
     )
     note = el(
-        "p", "Each folder counts everything below it. An object with several paths counts at each of them."
+        "p",
+        "The figures of a folder include everything below it. An object with several paths is counted at each"
+        " path.",
     )
     return None if made is None else join([made, note, *more(len(prefixes), len(rows))])
 

@@ -343,7 +343,7 @@ def _legend(document: documents.CurveDocument) -> Markup:
     ]
     if any(point["at_risk"]["objects"] for curve in document["curves"] for point in curve["server"]):
         parts.append(el("path", cls="server", d="M424 70l5-5 5 5-5 5z"))
-        parts.append(svg.words(440, 74, "the server deletes more at this retention", "warn"))
+        parts.append(svg.words(440, 74, "the server deletes more than documented", "warn"))
     return join(parts)
 
 
@@ -389,7 +389,10 @@ def _server_mark(
     more = label(of(point["at_risk"]))
     return el(
         "g",
-        el("title", f"{days(point['days'])}: the server deletes {label(of(point))}, {more} more"),
+        el(
+            "title",
+            f"{days(point['days'])}: the server deletes {label(of(point))}, {more} more than documented",
+        ),
         el("line", cls="gap", x1=at, x2=at, y1=low, y2=high),
         el("path", cls="server", transform=f"translate({at} {high})", d="M-5 0l5-5 5 5-5 5z"),
     )

@@ -191,7 +191,7 @@ def _facts(row: documents.StoredRow) -> Iterator[tuple[str, str]]:
 
 def _change(change: AmountRow | None) -> str:
     if change is None:
-        return "unknown: one of the two reports lacks this figure"
+        return "unknown: one of the two reports does not contain this figure"
     sign = "+" if change["size_bytes"] > 0 else ""
     objects = "object" if abs(change["objects"]) == 1 else "objects"
     return f"{change['objects']:+,} {objects}, {sign}{size(change['size_bytes'])}"
@@ -219,7 +219,10 @@ def notes_of(row: documents.StoredRow) -> Iterator[str]:
     if row["listed"] and "classes" in row and row["classes"] is None:
         yield "this kind of storage has no storage classes"
     if row["tags_only"]["objects"]:
-        yield "tags protect nothing on a server: its collector may delete objects that only a tag references"
+        yield (
+            "tags do not protect data on a server: its collector may delete objects that only a tag"
+            " references"
+        )
 
 
 CSV_COLUMNS = ("repository", "kind", "name", "figure", "objects", "size_bytes")
@@ -266,8 +269,8 @@ def _lines(row: documents.StoredRow) -> Iterator[tuple[str, str, str, AmountRow 
 # ---- the page
 FOOT = (
     "`lakeplan storage` created this page. It is a single file that sends no requests and stores nothing."
-    " Times are in UTC, and sizes are decimal. Do not delete data based on these figures, because a mark"
-    " makes more checks."
+    " Times are in UTC, and sizes are decimal. Do not delete data based on these figures: a sweep"
+    " makes additional checks."
 )
 WIDTH, HEIGHT = 960.0, 420.0
 MAX_TILES = 400
@@ -275,7 +278,7 @@ _LEGEND = (
     ("held", "held"),
     ("some", "up to half could be deleted"),
     ("most", "more than half could be deleted"),
-    ("own", "directly in the folder above, or in no commit"),
+    ("own", "directly in the enclosing folder, or in no commit"),
 )
 
 Box = tuple[float, float, float, float]
@@ -287,7 +290,9 @@ def render_storage_page(document: documents.StorageDocument) -> str:
     facts = [f"Created at {moment(document['at'])}", *document["servers"].values()]
     about = html.PageFacts("lakeplan storage", document["at"], facts, FOOT)
     owners = _owners(document.get("owners", []))
-    failed = html.unread_section(document, "the command was stopped before", "Run it again.")
+    failed = html.unread_section(
+        document, "the command stopped before this repository", "Run the command again."
+    )
     sections = [_summary(document), owners, *map(_section, document["repositories"]), failed]
     return html.whole_page(about, sections, ("page.css", "tree.css", "treemap.css"), html.TREE_SCRIPTS)
 
@@ -379,7 +384,10 @@ def _places_of(row: documents.StoredRow) -> Iterator[Markup]:
     folders = html.table_of(f"Prefixes of {row['repository']}", Table(("prefix", *headers), rows))
     yield el("div", folders, cls="folders")
     left = row.get("prefixes_left_out", 0)
-    words = "Each folder counts everything below it. An object with several paths counts at each of them."
+    words = (
+        "The figures of a folder include everything below it. An object with several paths is counted at each"
+        " path."
+    )
     yield el("p", f"{words} Smaller folders not shown: {count(left)}." if left else words, cls="dim")
 
 
@@ -417,7 +425,7 @@ def _tiles(
     parts.sort(key=lambda part: -part[0])
     for (weight, place), tile in zip(parts, split([weight for weight, _ in parts], box), strict=True):
         if place is None:
-            yield _tile(tile, "own", f"{above or 'no folder'}: {size(int(weight))} directly", "")
+            yield _tile(tile, "own", f"directly in {above or 'no folder'}: {size(int(weight))}", "")
         elif levels > 1 and tile[2] > 120 and tile[3] > 80 and place["prefix"] in parents:
             yield from _tiles(places, sizes, place["prefix"], tile, levels=levels - 1)
         else:

@@ -100,7 +100,7 @@ def forecast_words(row: documents.ForecastRow) -> str:
     fewer = ", fewer than forecast" if row["differs"] == "fewer" else ""
     return (
         f"plan {row['plan_digest'][:12]} of {moment(row['as_of'])} forecast that {bounds} would expire"
-        f" because of its changes before this mark; the mark has {volume(row['found'])}{fewer}"
+        f" because of its changes by the time of this mark; the mark contains {volume(row['found'])}{fewer}"
     )
 
 
@@ -365,10 +365,12 @@ def _checked(page: Page, document: documents.SweepDocument) -> None:
 def _came_back(page: Page, document: documents.SweepDocument) -> None:
     """Print how many deleted objects are needed again."""
     if document["came_back"] is None:
-        page.labelled("unknown:", "bold yellow", "whether any deleted object is needed again")
+        page.labelled(
+            "unknown:", "bold yellow", "it could not be determined whether any deleted object is needed again"
+        )
     elif document["came_back"]:
         needed = count_of(document["came_back"], "deleted object is", "deleted objects are")
-        back = f"{needed} needed again; the data is"
+        back = f"{needed} needed again; their data is"
         if document["settings"]["mode"] == "quarantine":
             page.labelled("MISSING:", "bold red", f"{back} in quarantine")
             page.line(f"lakeplan sweep restore {document['mark_id']}", indent=4)
@@ -385,7 +387,9 @@ def _settings_of_the_tree(page: Page, document: documents.SweepDocument) -> None
         text = duration(value) if isinstance(value, int) and name.endswith("_seconds") else f"{value}"
         named.append(f"sweep.{name.removesuffix('_seconds')} is {text}")
     if named:
-        page.labelled("note:", "bold yellow", f"changed since the approval: {', '.join(named)}")
+        page.labelled(
+            "note:", "bold yellow", f"these settings have changed since the approval: {', '.join(named)}"
+        )
 
 
 def render_after_apply(document: documents.AfterApplyDocument, console: Console) -> None:

@@ -14,12 +14,14 @@ from tests.e2e.test_explain import explained
 TRIED: dict[str, str] = {
     "days": "at least 21 days (now 14)",
     "branch_here": "create a branch at",
-    "move_head": "its HEAD contains it; create a commit without it, and it expires 28 days later",
+    "move_head": (
+        "its HEAD contains the object; create a commit without the object, and it expires 28 days later"
+    ),
     "remove_pin": "remove the pin from `pins` in the tree, then apply",
-    "too_young": "even a retention of 1 day keeps it today",
+    "too_young": "today, even a retention of 1 day keeps it",
     "set_rules": "set rules, then run `lakeplan explain` again",
     "reset": "branch main: reset the uncommitted change",
-    "end_protection": "end the protection",
+    "end_protection": "end its protection",
 }
 """Every remedy that there is, and how it is printed in its test below."""
 

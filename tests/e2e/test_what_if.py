@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from lakeplan.tree.schemas import load_schema
 
 SET = ("--set", "gc.default_retention_days=14")
-ASSUMED = "What if gc.default_retention_days=14? This is not in the tree"
+ASSUMED = "What if gc.default_retention_days=14? The tree does not contain this change"
 
 
 @pytest.fixture

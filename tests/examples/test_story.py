@@ -439,7 +439,7 @@ def it_approves_a_mark_for_a_member_of_the_team_who_is_not_its_author(tmp_path, 
     assert (stranger.code, len(fake.bodies(7))) == (4, before + 1)
     approved = approve("carl")
     assert approved.code == 0, approved.output
-    assert f"<code>{mark}</code> is approved by <code>carl</code>" in fake.bodies(7)[-1]
+    assert f"<code>{mark}</code> was approved by <code>carl</code>" in fake.bodies(7)[-1]
     assert work.sh("grep -rl 'comment 99 by carl on pull request 7' .lakeplan")
 
 

@@ -95,7 +95,7 @@ def it_shows_figures_money_and_what_to_do() -> None:
     ):
         assert part in text, part
     assert "denied" in text
-    assert "stopped before prod/third: continue with --resume" in text
+    assert "stopped before prod/third; to continue, run it with --resume" in text
     made = audit_markdown(document())
     for part in ("3.0 GB", "DATA LOSS", "lakeplan check", "-3 retention days", "denied\n\nask\n"):
         assert part in made, part
@@ -112,7 +112,7 @@ def it_says_what_of_tags_is_gone() -> None:
         "examples": [],
     }
     sample = {**gone, "how": "sample", "amount": None, "asked": 9, "gone": 3}
-    words = "3 of 9 sampled objects from tags: 60 to 60 % of all, with 95 % confidence"
+    words = "3 of 9 sampled objects from tags: 60 to 60 % of all objects, with 95 % confidence"
     for found, expected in ((gone, "3 objects, 3.0 GB (60 %) from tags"), (sample, words)):
         made = document(destroyed_tagged=found)
         for text in (shown(made), audit_markdown(made)):
@@ -135,7 +135,7 @@ def it_says_what_the_next_collection_leaves_out() -> None:
         (
             "https://lake.blob.core.windows.net/data/x",
             None,
-            "older versions and unfinished uploads are not counted: Azure does not list uploads",
+            "older versions and unfinished uploads are not counted: Azure does not list unfinished uploads",
         ),
         (
             "gs://bucket/x",
@@ -170,7 +170,7 @@ def it_shows_a_sample_with_its_interval() -> None:
         "examples": ["secret/path.bin"],
     }
     for text in (shown(document(destroyed=sample)), audit_markdown(document(destroyed=sample))):
-        assert "2 of 30 sampled objects: 1.85 to 21.32 % of all, with 95 % confidence" in text
+        assert "2 of 30 sampled objects: 1.85 to 21.32 % of all objects, with 95 % confidence" in text
     assert "secret" not in str(redacted(document(destroyed=sample)))
 
 

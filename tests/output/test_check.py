@@ -120,9 +120,9 @@ def it_says_what_was_not_checked() -> None:
         assert "4 objects reported as missing" in text
 
 
-def it_says_that_tags_protect_nothing() -> None:
-    assert "tags protect nothing" in shown(document(finding(named_by=["tag"])))
-    assert "tags protect nothing" not in shown(document(finding(named_by=["tag", "head"])))
+def it_says_that_tags_do_not_protect_data() -> None:
+    assert "tags do not protect data" in shown(document(finding(named_by=["tag"])))
+    assert "tags do not protect data" not in shown(document(finding(named_by=["tag", "head"])))
 
 
 def it_names_every_line_of_a_csv_alike() -> None:

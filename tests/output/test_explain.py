@@ -102,4 +102,4 @@ def it_counts_the_branches_and_tags_of_a_commit_that_it_does_not_name(
     assert (len(subject["head_of"]), len(subject["tags"])) == (12, 13)
     text = show(render_all, [document], 200)
     assert "b09 and 2 more" in text
-    assert "t09 and 3 more (tags protect nothing)" in text
+    assert "t09 and 3 more (tags do not protect data)" in text

@@ -281,7 +281,7 @@ def it_shows_pins_that_an_apply_would_make(plans: Any) -> None:
 def it_says_why_prefixes_may_add_up_to_more_than_all() -> None:
     page = render_report(report_pages.full())
     assert (
-        page.count("An object with several paths counts at each of them.")
+        page.count("An object with several paths is counted at each path.")
         == page.count("Data that expires now")
         > 0
     )

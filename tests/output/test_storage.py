@@ -100,7 +100,7 @@ def it_shows_a_loss_and_a_growth() -> None:
     growth = {"since": "2026-03-30T12:00:00+00:00", "stored": None, "held": change}
     shown = text(growth=growth)
     assert "-2 objects, -1.5 kB" in shown
-    assert "unknown: one of the two reports lacks this figure" in shown
+    assert "unknown: one of the two reports does not contain this figure" in shown
 
 
 OWNERS = [
