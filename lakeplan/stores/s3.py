@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,15 +25,19 @@ from lakeplan.stores.faults import (
 )
 from lakeplan.stores.open import NO_ACCESS, Access, S3Location
 from lakeplan.stores.s3_client import (
+    CHECKSUMS,
     ONLY_NEW,
     S3Client,
     S3Place,
     S3Reader,
     boto_errors,
+    checksum_options,
     described,
     first_version,
     is_readable,
+    plain_md5,
     stored_object,
+    whole_checksum,
 )
 from lakeplan.stores.shared import (
     CHANGED,
@@ -79,7 +82,6 @@ DESCRIBED = (
 )
 """Properties that a copy by one request has (``MetadataDirective=COPY``), and a copy in parts has not."""
 ENCRYPTION = ("ServerSideEncryption", "SSEKMSKeyId")
-CHECKSUMS = ("SHA256", "SHA1", "CRC64NVME", "CRC32C", "CRC32")
 
 
 class S3Copier(S3Reader):
@@ -136,7 +138,7 @@ class S3Copier(S3Reader):
         self, source: str, target: str, head: dict[str, Any], condition: dict[str, str]
     ) -> str:
         """Return the ETag of the copy."""
-        options = _kept(head, PLACED + DESCRIBED) | self._tagging(source) | _checksum_options(head)
+        options = _kept(head, PLACED + DESCRIBED) | self._tagging(source) | checksum_options(head)
         client = self._client.get()
         with boto_errors(self._where(target)):
             upload = client.create_multipart_upload(**self._at(target), **options)["UploadId"]
@@ -188,10 +190,10 @@ class S3Copier(S3Reader):
         (key, head), (other_key, other_head) = one, other
         if head["ContentLength"] != other_head["ContentLength"]:
             return False
-        if (tag := _plain_md5(head)) and tag == _plain_md5(other_head):
+        if (tag := plain_md5(head)) and tag == plain_md5(other_head):
             return True
         for name in CHECKSUMS:
-            mine, its = _whole_checksum(head, name), _whole_checksum(other_head, name)
+            mine, its = whole_checksum(head, name), whole_checksum(other_head, name)
             if mine and its:
                 return mine == its
         return self._digest(key, head) == self._digest(other_key, other_head)
@@ -239,29 +241,6 @@ class S3Copier(S3Reader):
 
 def _kept(head: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: head[name] for name in names if head.get(name)}
-
-
-def _checksum_options(head: dict[str, Any]) -> dict[str, str]:
-    """Return the options for the checksum of the source, if a copy in parts can have it for the whole
-    object."""
-    name = next((name for name in CHECKSUMS if _whole_checksum(head, name)), "")
-    if not name.startswith("CRC") or head.get("ChecksumType") != "FULL_OBJECT":
-        return {}
-    return {"ChecksumAlgorithm": name, "ChecksumType": "FULL_OBJECT"}
-
-
-def _whole_checksum(head: dict[str, Any], name: str) -> str:
-    """Return a checksum of the whole object, not of checksums of parts, or "" if there is none."""
-    value = str(head.get(f"Checksum{name}", ""))
-    return "" if head.get("ChecksumType") == "COMPOSITE" or "-" in value else value
-
-
-def _plain_md5(head: dict[str, Any]) -> str:
-    """Return the ETag if it is the MD5 of the object, or "" for multipart uploads and KMS."""
-    tag = str(head.get("ETag", "")).strip('"')
-    if head.get("ServerSideEncryption") not in (None, "AES256") or not re.fullmatch("[0-9a-f]{32}", tag):
-        return ""
-    return tag
 
 
 BATCH = 1_000

@@ -547,3 +547,29 @@ def is_readable(head: dict[str, Any]) -> bool:
     """Return whether an object can be read. An archived one can while it is restored (``x-amz-restore``)."""
     archived = head.get("StorageClass") in ARCHIVES or bool(head.get("ArchiveStatus"))
     return not archived or 'ongoing-request="false"' in str(head.get("Restore", ""))
+
+
+CHECKSUMS = ("SHA256", "SHA1", "CRC64NVME", "CRC32C", "CRC32")
+
+
+def checksum_options(head: dict[str, Any]) -> dict[str, str]:
+    """Return the options for the checksum of the source, if a copy in parts can have it for the whole
+    object."""
+    name = next((name for name in CHECKSUMS if whole_checksum(head, name)), "")
+    if not name.startswith("CRC") or head.get("ChecksumType") != "FULL_OBJECT":
+        return {}
+    return {"ChecksumAlgorithm": name, "ChecksumType": "FULL_OBJECT"}
+
+
+def whole_checksum(head: dict[str, Any], name: str) -> str:
+    """Return a checksum of the whole object, not of checksums of parts, or "" if there is none."""
+    value = str(head.get(f"Checksum{name}", ""))
+    return "" if head.get("ChecksumType") == "COMPOSITE" or "-" in value else value
+
+
+def plain_md5(head: dict[str, Any]) -> str:
+    """Return the ETag if it is the MD5 of the object, or "" for multipart uploads and KMS."""
+    tag = str(head.get("ETag", "")).strip('"')
+    if head.get("ServerSideEncryption") not in (None, "AES256") or not re.fullmatch("[0-9a-f]{32}", tag):
+        return ""
+    return tag
