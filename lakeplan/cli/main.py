@@ -21,8 +21,7 @@ from typer.main import get_command
 from lakeplan import __version__
 from lakeplan.cli import click
 from lakeplan.cli.commands import PANELS, RENAMED, SHORT_HELP, Commands, hide_types
-from lakeplan.cli.console import forget_redaction, print_error, redacted_message
-from lakeplan.cli.traces import text_of, trace_of
+from lakeplan.cli.console import forget_redaction, print_error, redacted_message, text_of, trace_of
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.values.local import safe_environment, set_environment
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from lakeplan.cli.console import configure_logging
+from lakeplan.cli.console import OMITTED, configure_logging, text_of, trace_of
 from lakeplan.cli.main import run
-from lakeplan.cli.traces import OMITTED, text_of, trace_of
 from lakeplan.errors import StorageError
 
 TOKEN = "top-secret-token"
