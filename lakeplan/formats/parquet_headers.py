@@ -194,7 +194,9 @@ class _Reader:
             self.made += size
             if self.made > limits.PARQUET_CHUNKS:
                 most = f"{limits.PARQUET_CHUNKS:,}"
-                raise limits.TooLarge(f"it has more than {most} row groups, columns and schema elements")
+                raise limits.TooLarge(
+                    f"it has more than the limit of {most} row groups, columns and schema elements"
+                )
             return [known.make(self.struct(known, depth)) for _ in range(size)]
         for _ in range(size):
             self.at = self._skip(kind, self.at, depth)
@@ -214,7 +216,9 @@ class _Reader:
     def _count(self, values: int) -> None:
         self.values += values
         if self.values > self.most:
-            raise limits.TooLarge(f"a structure in its metadata has more than {self.most:,} values")
+            raise limits.TooLarge(
+                f"a structure in its metadata has more than the limit of {self.most:,} values"
+            )
 
     def _skip(self, kind: int, at: int, depth: int) -> int:
         """The position after the value at a position."""

@@ -104,7 +104,7 @@ def open_frame(data: bytes) -> Frame:
     if len(data) < FOOTER_SIZE:
         raise damaged(f"the file has only {len(data)} bytes, which is too few for an SSTable")
     if len(data) > limits.TABLE_BYTES:
-        raise damaged(f"the file is larger than {limits.size_text(limits.TABLE_BYTES)}")
+        raise damaged(f"the file is larger than the limit of {limits.size_text(limits.TABLE_BYTES)}")
     limit = len(data) - FOOTER_SIZE
     meta_handle, index_handle = _read_footer(data[limit:])
     properties = _read_properties(data, meta_handle, limit)
@@ -118,7 +118,9 @@ def _load_all(data: bytes, handles: list[Handle], limit: int) -> Iterator[bytes]
         block = load_block(data, handle, limit)
         total += len(block)
         if total > limits.TABLE_BYTES:
-            raise damaged(f"the blocks are larger than {limits.size_text(limits.TABLE_BYTES)} in total")
+            raise damaged(
+                f"the blocks are larger than the limit of {limits.size_text(limits.TABLE_BYTES)} in total"
+            )
         yield block
 
 
@@ -128,7 +130,7 @@ def _part_handles(data: bytes, parts: list[Handle], limit: int) -> Iterator[Hand
         handles = _index_handles(data, part, limit)
         count += len(handles)
         if count > limits.TABLE_RECORDS:
-            raise damaged("the index lists more blocks than any file written by lakeFS")
+            raise damaged("the index lists more blocks than lakeFS writes to any file")
         yield from handles
 
 
@@ -153,7 +155,7 @@ def read_records(blocks: Blocks) -> list[tuple[bytes, bytes]]:
             last = user_key
             records.append((user_key, value))
         if key_bytes > limits.TABLE_KEY_BYTES or len(records) > limits.TABLE_RECORDS:
-            raise damaged("the file has more records, or longer keys, than any file written by lakeFS")
+            raise damaged("the file has more records, or longer keys, than lakeFS writes to any file")
     if len(records) != blocks.count:
         raise damaged(
             f"the file has {count_of(len(records), 'record')}, but its properties state {blocks.count}"

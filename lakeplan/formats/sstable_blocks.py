@@ -119,7 +119,7 @@ def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
     if count == 0 or end < 0:
         raise damaged("the restart points of a block do not fit into it")
     if count > limits.TABLE_RECORDS:
-        raise damaged(f"a block has more than {limits.TABLE_RECORDS:,} restart points")
+        raise damaged(f"a block has more than the limit of {limits.TABLE_RECORDS:,} restart points")
     points = struct.unpack_from(f"<{count}I", block, end)
     if points[0] != 0 or any(a >= b for a, b in pairwise(points)):
         raise damaged("a block's restart points are out of order")
@@ -151,10 +151,10 @@ def read_entries(block: bytes) -> list[tuple[bytes, bytes]]:
         if shared > len(key):
             raise damaged("an entry shares more bytes with the key before it than that key contains")
         if shared + unshared > limits.KEY_BYTES:
-            raise damaged(f"a key is longer than {limits.KEY_BYTES:,} bytes")
+            raise damaged(f"a key is longer than the limit of {limits.KEY_BYTES:,} bytes")
         budget -= shared + unshared
         if budget < 0 or len(entries) >= limits.TABLE_RECORDS:
-            raise damaged("a block has more keys, or longer keys, than any block written by lakeFS")
+            raise damaged("a block has more keys, or longer keys, than lakeFS writes to any block")
         key = key[:shared] + block[position:value_start]
         entries.append((key, block[value_start:value_end]))
         position = value_end

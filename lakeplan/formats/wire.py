@@ -17,7 +17,7 @@ def damaged(message: str) -> FormatError:
     return FormatError(message, hint=HINT)
 
 
-LIMIT_HINT = "See docs/limits.md. Nothing in the file was used."
+LIMIT_HINT = "docs/limits.md lists the limits. Nothing in the file was used."
 
 
 @contextmanager
@@ -132,7 +132,7 @@ def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     while position < end:
         fields += 1
         if fields > limits.MESSAGE_FIELDS:
-            raise damaged(f"a protobuf message has more than {limits.MESSAGE_FIELDS:,} fields")
+            raise damaged(f"a protobuf message has more than the limit of {limits.MESSAGE_FIELDS:,} fields")
         tag = data[position]
         position += 1
         if tag >= 0x80:

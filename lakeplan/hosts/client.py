@@ -106,7 +106,7 @@ class HostClient:
             if len(items) < PAGE:
                 return
             if total >= most:
-                raise self._failed(f"GET {path}", f"the list has more than {most:,} items")
+                raise self._failed(f"GET {path}", f"the list has more than the limit of {most:,} items")
             number += 1
 
     def download(self, path: str) -> bytes:

@@ -75,7 +75,8 @@ def with_others(body: str, others: Mapping[int, frozenset[str]], sign: str = "#"
     text = (
         "### :warning: Other open pull requests change the same repositories\n\n"
         + "".join(lines)
-        + "\nMerging one makes the plans of the others stale. Merge one, then plan the others again.\n"
+        + "\nWhen one of the pull requests is merged, the plans of the others become stale. Merge one,"
+        " then plan the others again.\n"
     )
     made = _before_changes(plain, f"{_BEGIN}\n{text}{_END}\n")
     return made if len(made.encode()) <= LIMIT else plain
@@ -137,7 +138,7 @@ def put_plan_comment(host: Host, number: int | None, body: str, marker: str) -> 
         text = with_others(comment.body, shared[other], host.sign)
         if other != number and text != comment.body:
             host.write_comment(other, text, comment)
-            lines.append(f"updated the comment of {host.sign}{other}")
+            lines.append(f"updated the comment on {host.sign}{other}")
     return lines
 
 

@@ -124,17 +124,18 @@ def parse_json(
 def checked_glob(pattern: str, name: str) -> str:
     """Return the pattern. Raises Malformed if it is longer than a pattern of a tree may be."""
     if len(pattern) > limits.GLOB_CHARACTERS:
-        raise Malformed(f"{name} has more than {limits.GLOB_CHARACTERS:,} characters")
+        raise Malformed(f"{name} has more than the limit of {limits.GLOB_CHARACTERS:,} characters")
     return pattern
 
 
 def check_globs(patterns: Sequence[str], name: str) -> None:
     """Raise Malformed for more patterns, or longer ones, than can be compared in short time."""
     if len(patterns) > limits.GLOBS:
-        raise Malformed(f"{name} has more than {limits.GLOBS:,} patterns")
+        raise Malformed(f"{name} has more than the limit of {limits.GLOBS:,} patterns")
     if sum(map(len, patterns)) > limits.SERVER_GLOB_CHARACTERS:
         raise Malformed(
-            f"the patterns in {name} have more than {limits.SERVER_GLOB_CHARACTERS:,} characters in total"
+            f"the patterns in {name} have more than the limit of {limits.SERVER_GLOB_CHARACTERS:,}"
+            " characters in total"
         )
 
 
@@ -220,17 +221,23 @@ class _ListingProgress:
         self._listed += len(page.results)
         self._bytes += limits.memory_of_text(body) * (4 if b"\\u" in body else 1)
         if not page.next_offset:
-            return "the listing has more pages, but the response does not say where the next one begins"
+            return "the listing has more pages, but the response does not contain the offset of the next page"
         if hash(page.next_offset) in self._offsets:
-            return "the listing does not end: the server refers back to an earlier page"
+            return "the server referred back to an earlier page, so the listing would never end"
         self._offsets.add(hash(page.next_offset))
         if self._listed > self._most or len(self._offsets) > self._most // 1000 + limits.EMPTY_PAGES:
-            return f"the listing had not ended after {self._listed:,} entries"
+            return (
+                f"the server kept returning more pages after {self._listed:,} entries, without reaching the"
+                " end of the listing"
+            )
         if self._bytes > self._most_bytes:
             most = limits.size_text(self._most_bytes)
-            return f"the {self._listed:,} entries of the listing take more than {most} of memory"
+            return f"the {self._listed:,} entries of the listing take more memory than the limit of {most}"
         if now - self._started > limits.LISTING_SECONDS:
-            return f"the listing had not ended after {limits.LISTING_SECONDS / 3600:g} hours"
+            return (
+                "the server did not reach the end of the listing within the time limit of"
+                f" {limits.LISTING_SECONDS / 3600:g} hours"
+            )
         return ""
 
 
@@ -248,7 +255,7 @@ def page_of(fields: Fields, parse: Callable[[Fields], T]) -> Page[T]:
     pagination = Fields.of(fields.data.get("pagination"))
     results = fields.items("results")
     if len(results) > limits.PAGE_ITEMS:
-        raise Malformed(f"a page has more than {limits.PAGE_ITEMS:,} results")
+        raise Malformed(f"a page has more than the limit of {limits.PAGE_ITEMS:,} results")
     if pagination.integer("results", len(results)) != len(results):
         raise Malformed(
             f"the page has {len(results)} results, but its pagination states {pagination.integer('results')}"
@@ -352,10 +359,12 @@ def check_read_as_branch(transport: Transport, repository: str, branch: str, ope
     commit = find(transport, call, commit_of)
     if commit is not None and commit.id.startswith(name):
         raise UnexpectedAnswer(
-            f"cannot {operation}: the server reads the name of branch {branch} as commit {commit.id[:16]}",
+            f"cannot {operation}: the server interprets the branch name {branch} as the id of commit"
+            f" {commit.id[:16]}",
             status=200,
             where=transport.where(repository),
-            hint="Commit its changes, create a branch with another name from it, and delete this branch.",
+            hint="Commit the changes on the branch, create a branch with another name from it, and delete"
+            " the original branch.",
         )
 
 
@@ -382,7 +391,7 @@ def _commit_id(value: object) -> str:
 
 def _bounded(value: str, name: str) -> str:
     if len(value) > limits.KEY_BYTES:
-        raise Malformed(f"{name} has more than {limits.KEY_BYTES:,} characters")
+        raise Malformed(f"{name} has more than the limit of {limits.KEY_BYTES:,} characters")
     return value
 
 

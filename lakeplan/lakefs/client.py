@@ -118,7 +118,7 @@ def _status(fields: Fields) -> RefsDumpIds | str | None:
     if not fields.flag("done"):
         return None
     if "refs" not in fields.data:
-        raise Malformed("the dump is complete, but the response does not contain its ids")
+        raise Malformed("the dump is complete, but the response does not contain the ids of its metaranges")
     return answers.dump_ids_of(Fields.of(fields.data["refs"]))
 
 
@@ -189,7 +189,7 @@ def _globs(fields: Fields, name: str) -> tuple[str, ...]:
     items = fields.items(name)
     texts = tuple(checked_glob(text, name) for text in items if isinstance(text, str) and text)
     if not texts or len(texts) != len(items):
-        raise Malformed(f"{name} is not a list of names, or it is empty")
+        raise Malformed(f"{name} must be a list of names that is not empty")
     return texts
 
 
@@ -275,7 +275,7 @@ class LakeFSServer(_Reader):
             raise RepositoryNotFound(
                 "the repository does not exist",
                 where=self._transport.where(repository),
-                hint="Check its name and its server.",
+                hint="Check the repository's name and server.",
             )
         return stored
 
@@ -413,7 +413,7 @@ class LakeFSBranchReader(_Reader):
     def written_at(self, repository: str, branch_id: str, path: str) -> datetime | None:
         call = of_repository(
             *("GET", repository, "refs", branch_id, "objects", "stat"),
-            operation="read when an object was written",
+            operation="read the modification time of an object",
             params={"path": path, "user_metadata": "false"},
         )
         with self._reading(branch_id, call):
@@ -443,7 +443,7 @@ class LakeFSBranchReader(_Reader):
         too."""
         call = of_repository(
             *("GET", repository, "refs", commit_id, "objects", "ls"),
-            operation="list objects of a commit",
+            operation="list the objects of a commit",
             params={"amount": str(count), "user_metadata": "false"},
         )
         paths = read(
@@ -474,7 +474,7 @@ def _about(id: str, parse: Callable[[Fields], Named]) -> Callable[[Fields], Name
 
     def parse_own(fields: Fields) -> Named:
         if (value := parse(fields)).id != id:
-            raise Malformed(f"the response describes {value.id[:100]!r} instead")
+            raise Malformed(f"the response describes {value.id[:100]!r}, not {id!r}")
         return value
 
     return parse_own

@@ -63,13 +63,13 @@ PERMISSIONS = {
     "list commits": "fs:ReadBranch",
     "read a branch": "fs:ReadBranch",
     "read uncommitted changes": "fs:ListObjects",
-    "read when an object was written": "fs:ReadObject",
-    "list objects of a commit": "fs:ListObjects",
+    "read the modification time of an object": "fs:ReadObject",
+    "list the objects of a commit": "fs:ListObjects",
     "read an object": "fs:ReadObject",
     "list pull requests": "pr:ListPullRequests",
     "read the repository's metadata": "fs:ReadRepository",
     "set the repository's metadata": "fs:UpdateRepository",
-    "remove keys of the repository's metadata": "fs:UpdateRepository",
+    "remove keys from the repository's metadata": "fs:UpdateRepository",
     "read the branch protection rules": "branches:GetBranchProtectionRules",
     "delete a branch": "fs:DeleteBranch",
     "create a branch": "fs:CreateBranch",
@@ -79,11 +79,11 @@ PERMISSIONS = {
 }
 """The permission that each operation needs, by its name in messages (lakefs/api.md)."""
 
-_UNREACHABLE = "Check endpoint_url, the network and proxy settings."
+_UNREACHABLE = "Check endpoint_url, the network and the proxy settings."
 _TLS = "Check the server's certificate, or set REQUESTS_CA_BUNDLE to a CA bundle."
-_SETTINGS = "Check endpoint_url and proxy settings."
+_SETTINGS = "Check endpoint_url and the proxy settings."
 _NOT_LAKEFS = "Check that endpoint_url points to a lakeFS server."
-_SLOW = "the server did not answer within the time limit"
+_SLOW = "the server did not respond within the time limit"
 CHERRY_PICKED = "lakeFS can return this error for ten minutes after a cherry-pick. Try again later."
 
 REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
@@ -93,7 +93,7 @@ REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
     vendor.ReadTimeout: (_SLOW, "Try again. The server may be busy."),
     vendor.Timeout: (_SLOW, _UNREACHABLE),
     vendor.ChunkedEncodingError: ("the response was incomplete", "Run the command again."),
-    vendor.ContentDecodingError: ("the response could not be decoded", "Try again, and check your proxies."),
+    vendor.ContentDecodingError: ("the response could not be decoded", "Check any proxies, then try again."),
     vendor.ConnectionError: ("the connection failed", _UNREACHABLE),
     vendor.InvalidURL: ("the address is not a valid URL", _SETTINGS),
     vendor.MissingSchema: ("the address is not a valid URL", _SETTINGS),
@@ -178,7 +178,7 @@ _STATUSES: dict[int, tuple[type[ServerError], str, str]] = {
         "the server does not accept the credentials",
         "Check the access key and its secret, and that they belong to this server.",
     ),
-    410: (DataGone, "the data is gone ({reason})", ""),
+    410: (DataGone, "the data no longer exists ({reason})", ""),
     412: (
         PreconditionFailed,
         "the repository changed in the meantime, or a hook refused the request ({reason})",
@@ -221,7 +221,7 @@ def _denied(message: str, operation: str, where: str, permission: str | None) ->
             where=where,
             hint="Remove the repository from the tree, or make it writable.",
         )
-    needed = f"this requires {permission}" if permission else "a permission is missing"
+    needed = f"the operation requires {permission}" if permission else "a permission is missing"
     return PermissionDenied(
         f"cannot {operation}: {needed}",
         where=where,
@@ -233,7 +233,7 @@ def _denied(message: str, operation: str, where: str, permission: str | None) ->
 def _missing(message: str, operation: str, where: str, repository: str | None) -> ServerError:
     if repository is not None and "repository not found" in message.lower():
         return RepositoryNotFound(
-            "the repository does not exist", where=where, hint="Check its name and its server."
+            "the repository does not exist", where=where, hint="Check the repository's name and server."
         )
     if not message:
         return UnexpectedAnswer(

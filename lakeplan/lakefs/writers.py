@@ -90,7 +90,7 @@ class LakeFSMetadataWriter(_Writer):
         self._send("POST", repository, "metadata", operation="set the repository's metadata", body=body)
 
     def delete_metadata(self, repository: str, keys: Sequence[str]) -> None:
-        operation = "remove keys of the repository's metadata"
+        operation = "remove keys from the repository's metadata"
         self._send("DELETE", repository, "metadata", operation=operation, body={"keys": list(keys)})
 
 
@@ -159,7 +159,8 @@ class LakeFSPreparer(Adapter):
             token = after
             tokens.add(hash(after))
         problem = (
-            "the listing does not end: the server repeats a continuation token or returns too many pages"
+            "the server repeated a continuation token or returned too many pages, without reaching the"
+            " end of the listing"
         )
         raise unexpected(self._transport, call, response, problem, "Check the server's log.")
 

@@ -180,7 +180,7 @@ def _numbers(values: Iterable[int] = ()) -> array[int]:
     return array("i", values)
 
 
-_READ_AGAIN = "Read the repository's refs again. If the error remains, its metadata is damaged."
+_READ_AGAIN = "Run the command again. If the error persists, the repository's metadata is damaged."
 
 
 def _main_parents(commits: list[Commit], index: dict[str, int]) -> array[int]:
@@ -219,7 +219,7 @@ def _heads(branches: list[Branch], index: dict[str, int]) -> array[int]:
         if head is None:
             raise LakeplanError(
                 f"the HEAD {branch.commit_id} of branch {branch.id} is missing",
-                hint="Read the repository's refs again, or read the missing HEAD commits separately.",
+                hint=_READ_AGAIN,
             )
         heads.append(head)
     return heads

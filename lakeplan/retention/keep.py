@@ -243,7 +243,7 @@ def keep_masks(graph: CommitGraph, refs: Refs, rules: KeepRules) -> list[int]:
     if not graph.branches:
         raise LakeplanError(
             "the repository has no branches, so nothing would be kept",
-            hint="Read the refs again. If the error remains, do not sweep the repository.",
+            hint="Run the command again. If the error persists, do not sweep the repository.",
         )
     masks = _rule_masks(graph, rules)
     if rules.pins:

@@ -69,7 +69,9 @@ def load(text: str, file: str) -> yaml.Node:
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > YAML_DEPTH:  # the parser takes minutes for a thousand times this
                 raise ConfigError(
-                    f"{_position(event.start_mark)}more than {YAML_DEPTH} levels of nesting", where=file
+                    f"{_position(event.start_mark)}the file has more than the limit of {YAML_DEPTH}"
+                    " levels of nesting",
+                    where=file,
                 )
             if isinstance(event, yaml.AliasEvent):
                 raise ConfigError(

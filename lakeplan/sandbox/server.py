@@ -81,7 +81,7 @@ class Sandbox:
         if request.method != "GET" or not self.service.presigner.allows(
             repository, key, expires, signature, self.service.now()
         ):
-            raise ApiError(403, "the link has expired or was not signed here")
+            raise ApiError(403, "the link has expired, or was not signed by this sandbox")
         with self.service.store.transaction():
             data = self.service.open(repository).namespace.read(key)
         if data is None:

@@ -366,8 +366,9 @@ def _warnings(request: CurveRequest, given: CurveInput, curves: list[CurveRow]) 
         notes.append(given.source.inventory.warning())
     if any(point["at_risk"]["objects"] for one in curves for point in one["server"]):
         notes.append(
-            "at some retention periods, the server deletes objects that its documented rule keeps, because"
-            " its walk over the commits can stop early. Between the computed points, the server's curve may"
+            "at some retention periods, the server deletes objects that the documented rule keeps,"
+            " because the server's walk over the commits can stop early. Between the computed points,"
+            " the server's curve may"
             " differ from the one shown"
         )
     return notes

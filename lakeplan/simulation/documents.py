@@ -48,7 +48,9 @@ class SimulateRequest:
 
 
 NO_RUN = "no list of uncommitted objects was found, so uncommitted objects may be shown as garbage"
-METADATA_ONLY = "storage was not listed, so the numbers are upper bounds and do not consider the minimum age"
+METADATA_ONLY = (
+    "storage was not listed, so the numbers are upper bounds and do not take the minimum age into account"
+)
 MAX_ROWS = 20
 """The most prefixes and branches in the summary. The tables have all."""
 
@@ -393,8 +395,8 @@ def _warnings(
             )
         if one.commits_at_risk:
             warnings.append(
-                f"{one.rule_set.name}: the server does not keep {count_of(one.commits_at_risk, 'commit')}"
-                " that its documented rule keeps"
+                f"{one.rule_set.name}: the server does not keep"
+                f" {count_of(one.commits_at_risk, 'commit')} that the documented rule keeps"
             )
     if side is None:
         return warnings
@@ -407,14 +409,15 @@ def _warnings(
     cutoff = to_us(request.as_of) - request.min_age_seconds * 1_000_000
     if side.listing and history.dumped_us is not None and history.dumped_us < cutoff:
         warnings.append(
-            f"the refs were dumped at {iso(history.dumped_us)}, before the minimum age begins, so objects "
-            "that were committed since then may be shown as never committed"
+            f"the refs dump of {iso(history.dumped_us)} is older than the minimum age, so objects that"
+            " were committed after the dump may be shown as never committed"
         )
     for name, of in side.by_rule_set.items():
         if objects := of.totals.protected_by_alias.objects:
             warnings.append(
-                f"{name}: {count_of(objects, 'object is', 'objects are')} kept only because an address in a"
-                " kept commit has a different URL or an unusual spelling, and may refer to stored objects"
+                f"{name}: {count_of(objects, 'object is', 'objects are')} kept only because addresses in"
+                " kept commits have a different URL or an unusual spelling, and may therefore refer to"
+                " stored objects"
                 + ("" if request.storage_namespace else "; use --storage-namespace to resolve such addresses")
             )
     return warnings

@@ -250,8 +250,9 @@ class Inventory:
     def warning(self) -> str:
         age = timedelta(seconds=self.age_seconds)
         return (
-            f"the stored objects are taken from the S3 inventory of {iso(self.created_us)} ({age} old);"
-            " objects that were written or deleted since then are not considered"
+            f"the list of stored objects comes from the S3 inventory of {iso(self.created_us)} ({age}"
+            " old); objects that were written or deleted after the inventory was created are not"
+            " considered"
         )
 
     def check_covers(self) -> None:
@@ -341,7 +342,7 @@ def open_inventory(
     for file in manifest.files:
         if file.size > limits.OBJECT_BYTES:
             raise StorageError(
-                f"{file.key} is larger than {limits.size_text(limits.OBJECT_BYTES)}",
+                f"{file.key} is larger than the limit of {limits.size_text(limits.OBJECT_BYTES)}",
                 where=url,
                 hint="See docs/limits.md for the limits.",
             )

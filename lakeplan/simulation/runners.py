@@ -70,12 +70,12 @@ def choose(asked: str, entries: int | None, *, master: str | None) -> RunnerChoi
     if master is not None:
         return RunnerChoice(SPARK, "--master is set")
     if entries is not None and entries > LOCAL_ENTRIES:
-        return RunnerChoice(SPARK, f"{entries:,} entries are more than {LOCAL_ENTRIES:,}")
+        return RunnerChoice(SPARK, f"{entries:,} entries exceed the threshold of {LOCAL_ENTRIES:,}")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return RunnerChoice(SPARK, "spark-submit started this process")
     if entries is None:
         return RunnerChoice(LOCAL, "no entries are read")
-    return RunnerChoice(LOCAL, f"{entries:,} entries are no more than {LOCAL_ENTRIES:,}")
+    return RunnerChoice(LOCAL, f"{entries:,} entries do not exceed the threshold of {LOCAL_ENTRIES:,}")
 
 
 @dataclass(frozen=True)

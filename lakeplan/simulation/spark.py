@@ -193,7 +193,7 @@ def explained() -> Iterator[None]:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
         raise SimulationFailed(
-            f"the Spark job stopped: {_first_line(error)}",
+            f"the Spark job failed: {_first_line(error)}",
             hint="Run with --log-level debug to see Spark's output. To change how Spark runs, use"
             " --spark-conf and --master.",
             detail=str(error),

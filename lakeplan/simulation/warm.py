@@ -83,7 +83,7 @@ def write_archive(target: Path) -> None:
         _end_java()
         if not draft.is_file():
             raise SimulationFailed(
-                "Java did not write an archive",
+                "Java did not write the archive of classes",
                 hint="This only affects speed: sessions start as they did before.",
             )
         draft.replace(target)
@@ -101,7 +101,7 @@ def _end_java() -> None:
     except TimeoutExpired as error:
         gateway.proc.kill()
         raise SimulationFailed(
-            "Java did not finish in time", hint="Try again when the machine is less busy."
+            "Java did not exit within the time limit", hint="Try again when the machine is less busy."
         ) from error
 
 

@@ -30,7 +30,7 @@ class BoundedRaw:
         announced = raw.headers.get("Content-Length", "")
         # azure-core allocates memory for the announced bytes.
         if has_body and announced.isdecimal() and (len(announced) > 18 or int(announced) > limit):
-            raise self._beyond(f"a response is larger than {limits.size_text(limit)}")
+            raise self._beyond(f"a response is larger than the limit of {limits.size_text(limit)}")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._raw, name)
@@ -55,11 +55,13 @@ class BoundedRaw:
         self._left -= len(chunk)
         elapsed = time.monotonic() - self._started
         if self._left < 0:
-            raise self._beyond(f"a response is larger than {limits.size_text(self._limit)}")
+            raise self._beyond(f"a response is larger than the limit of {limits.size_text(self._limit)}")
         if elapsed > limits.FILE_SECONDS:
-            raise self._beyond(f"a response took longer than {limits.FILE_SECONDS:g} seconds")
+            raise self._beyond(f"a response took longer than the limit of {limits.FILE_SECONDS:g} seconds")
         if elapsed > limits.RATE_GRACE_SECONDS and self._limit - self._left < limits.RATE_BYTES * elapsed:
-            raise self._beyond(f"a response was slower than {limits.RATE_BYTES:,} bytes per second")
+            raise self._beyond(
+                f"a response was slower than the minimum of {limits.RATE_BYTES:,} bytes per second"
+            )
         return chunk
 
     def _beyond(self, message: str) -> StorageError:
@@ -141,7 +143,9 @@ def in_time(call: Callable[[], T], where: str, seconds: float | None = None) -> 
 
 def too_large(where: str) -> StorageError:
     return StorageError(
-        f"the object is larger than {limits.size_text(limits.OBJECT_BYTES)}", where=where, hint=HINT
+        f"the object is larger than the limit of {limits.size_text(limits.OBJECT_BYTES)}",
+        where=where,
+        hint=HINT,
     )
 
 
@@ -163,14 +167,20 @@ def bounded_pages(pages: Iterable[T], first_of: Callable[[T], object], where: st
             shown += 1
             if first in (before, known):
                 raise StorageError(
-                    "the listing does not end: it returned the same page twice", where=where, hint=HINT
+                    "the storage returned the same page twice, so the listing would never end",
+                    where=where,
+                    hint=HINT,
                 )
             before = first
             if shown & (shown - 1) == 0:
                 known = first
         late = time.monotonic() - started > limits.STORE_LISTING_SECONDS
         if late or empty > limits.EMPTY_PAGES or number > limits.STORE_PAGES:
-            raise StorageError("the listing does not end", where=where, hint=HINT)
+            raise StorageError(
+                "the storage kept returning more pages without reaching the end of the listing",
+                where=where,
+                hint=HINT,
+            )
         yield page
 
 
@@ -182,7 +192,7 @@ def whole_listing(pages: Iterable[Any], where: str) -> Iterator[Any]:
         yield page
     if page.get("IsTruncated"):
         raise StorageError(
-            "the listing has more pages, but the response does not say where the next one begins",
+            "the listing has more pages, but the response does not contain the token of the next page",
             where=where,
             hint=HINT,
         )

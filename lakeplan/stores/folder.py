@@ -149,7 +149,7 @@ class FolderReader(Opened):
         where = f"{self._url}/{folder}".rstrip("/")
         if folder.count("/") > limits.FOLDER_DEPTH:
             raise StorageError(
-                f"folders are nested more than {limits.FOLDER_DEPTH} levels deep",
+                f"folders are nested more deeply than the limit of {limits.FOLDER_DEPTH} levels",
                 where=f"{where[:200]}…",
                 hint="Move these folders out of the namespace: lakeFS does not create them.",
             )
@@ -209,7 +209,7 @@ COPY = ".lakeplan-copy-"
 """The beginning of the names of unfinished copies. They are listed, so that those of killed processes are
 collected like other objects that were never committed."""
 NO_NAMES = frozenset(("", ".", ".."))
-NO_FILE = "this key cannot be the name of a file"
+NO_FILE = "this key cannot be used as the name of a file"
 ALREADY = "the object already exists"
 LINKED = "the path contains a symbolic link to another object"
 

@@ -249,8 +249,8 @@ class ConditionalState(Opened, ABC, Generic[R]):
                 except StorageDenied as error:
                     raise error.replaced(
                         message=(
-                            f"{error.message} during a write test, before the first record of the state was"
-                            " written"
+                            f"{error.message} during the write test that precedes the first record of"
+                            " the state"
                         ),
                         hint=(
                             f"{error.hint} To write the state, lakeplan needs permission to list, read,"

@@ -72,7 +72,8 @@ class TreeFiles:
         self._bytes_read += len(data)
         if self._bytes_read > limits.TREE_BYTES:
             raise TooLarge(
-                f"the files of the tree are larger than {limits.size_text(limits.TREE_BYTES)} in total"
+                "the files of the tree are larger than the limit of"
+                f" {limits.size_text(limits.TREE_BYTES)} in total"
             )
         self.digests[file] = hashlib.sha256(data).hexdigest()
         return data
@@ -188,7 +189,8 @@ class TreeFiles:
         self._visited += len(listed) + 10 * folder.count("/")  # resolving a long path takes longer
         if self._visited > limits.TREE_ENTRIES:
             raise TooLarge(
-                f"the patterns in `include` search more than {limits.TREE_ENTRIES:,} files and folders"
+                f"the patterns in `include` search more than the limit of {limits.TREE_ENTRIES:,} files"
+                " and folders"
             )
         return sorted(listed, key=lambda e: e.name)
 

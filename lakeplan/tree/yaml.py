@@ -139,7 +139,7 @@ class Problems:
 
     def add(self, source: Source, path: NodePath, text: str) -> None:
         if len(self._items) >= limits.TREE_PROBLEMS:
-            hint = f"fix these first; only the first {limits.TREE_PROBLEMS:,} problems are reported"
+            hint = f"Fix these problems first. Only the first {limits.TREE_PROBLEMS:,} are reported."
             raise TreeError(self._items, hint=hint)
         if len(text) > limits.PROBLEM_CHARACTERS:
             text = text[: limits.PROBLEM_CHARACTERS] + "…"
@@ -246,7 +246,11 @@ def parse_yaml(
     before = len(problems)
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if len(text) > limits.TREE_FILE_BYTES:
-        problems.add(Source(file, 1, 1), (), f"the file has more than {limits.TREE_FILE_BYTES:,} characters")
+        problems.add(
+            Source(file, 1, 1),
+            (),
+            f"the file has more than the limit of {limits.TREE_FILE_BYTES:,} characters",
+        )
         return None
     if odd := _NOT_PRINTABLE.search(text):
         line = text.count("\n", 0, odd.start()) + 1
@@ -349,7 +353,7 @@ class _Builder:
                 source, f"the tag {event.tag} is not supported; a tree can contain only plain values"
             )
         if len(self._stack) >= limits.YAML_DEPTH:
-            self._stop(source, f"more than {limits.YAML_DEPTH} levels of nesting")
+            self._stop(source, f"the file has more than the limit of {limits.YAML_DEPTH} levels of nesting")
         self._count(1, 0, source)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
@@ -372,7 +376,7 @@ class _Builder:
             self._stop(source, f"the alias *{event.anchor} is inside its own anchor")
         node, size, characters, height = known
         if len(self._stack) + height > limits.YAML_DEPTH:
-            self._stop(source, f"more than {limits.YAML_DEPTH} levels of nesting")
+            self._stop(source, f"the file has more than the limit of {limits.YAML_DEPTH} levels of nesting")
         self._count(size, characters, source)
         self._place(node, size, characters, height)
 
@@ -456,15 +460,22 @@ class _Builder:
         self._nodes += nodes
         self._characters += characters
         if self._characters > limits.YAML_TEXT:
-            text = f"with its aliases expanded, this file has more than {limits.YAML_TEXT:,} characters"
+            text = (
+                f"with its aliases expanded, the file has more than the limit of {limits.YAML_TEXT:,}"
+                " characters"
+            )
             self._stop(source, text)
         if self._nodes > limits.YAML_NODES:
             self._stop(
-                source, f"with its aliases expanded, this file has more than {limits.YAML_NODES:,} values"
+                source,
+                f"with its aliases expanded, the file has more than the limit of {limits.YAML_NODES:,}"
+                " values",
             )
         self._tree.nodes += nodes
         if self._tree.nodes > limits.TREE_NODES:
-            self._stop(source, f"the files of the tree have more than {limits.TREE_NODES:,} values")
+            self._stop(
+                source, f"the files of the tree have more than the limit of {limits.TREE_NODES:,} values"
+            )
 
     # ---- problems
     def _at(self, mark: Any) -> Source:

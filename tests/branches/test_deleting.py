@@ -115,7 +115,7 @@ class DescribeALostAnswer:
         self.lose(
             one,
             monkeypatch,
-            ServerUnreachable("the server did not answer within the time limit"),
+            ServerUnreachable("the server did not respond within the time limit"),
             acted=False,
         )
         report = one.run()

@@ -189,7 +189,7 @@ def it_finds_a_branch_whose_deletion_was_never_answered(world):
     original = world.lakefs.delete_branch
 
     def hang(repository, branch):
-        raise ServerUnreachable("the server did not answer within the time limit")
+        raise ServerUnreachable("the server did not respond within the time limit")
 
     world.lakefs.delete_branch = hang
     assert world.ends() == {"feature-1": "uncertain"}

@@ -54,7 +54,10 @@ def it_writes_a_table_json_and_a_picture(
     assert shown.err == ""
     found = json.loads(document.read_text())
     jsonschema.validate(found, SCHEMA)
-    assert found["runner"] == {"name": "local", "reason": "2 entries are no more than 20,000,000"}
+    assert found["runner"] == {
+        "name": "local",
+        "reason": "2 entries do not exceed the threshold of 20,000,000",
+    }
     assert [p["days"] for p in found["curves"][0]["points"]] == [0, 2, 11]
     assert [p["days"] for p in found["curves"][0]["server"]] == [5, 7]
     assert picture.read_text().startswith("<svg")

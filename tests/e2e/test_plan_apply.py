@@ -90,7 +90,7 @@ def it_counts_what_goes_to_the_byte(world):
     assert (now["objects_kept"], repository["impact"]["backlog"]["objects"]) == (10, 0)
     assert repository["impact"]["status"] == "simulated"
     assert result.json["runner"]["name"] == "local"
-    assert result.json["runner"]["reason"].endswith("entries are no more than 20,000,000")
+    assert result.json["runner"]["reason"].endswith("entries do not exceed the threshold of 20,000,000")
 
 
 def it_applies_two_pull_requests_planned_at_the_same_time_and_refuses_a_third_that_grew(world):

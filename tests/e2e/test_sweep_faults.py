@@ -148,7 +148,7 @@ def it_goes_on_after_whatever_ended_it(world: SweepWorld, environ: dict[str, str
         # a worker is gone: the run says so, or Spark ran its task again
         code, out = ended_by_worker(world, mark, environ, finished)
         assert code in (0, 3), out
-        assert not code or "the Spark job stopped" in out, out
+        assert not code or "the Spark job failed" in out, out
     if code:
         # a signal: it ends in order, with what was done
         code, out = ended_by(lambda process: process.process.send_signal(signal.SIGTERM))

@@ -263,7 +263,7 @@ class DescribeGitHub:
         end = b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 20_000, 20_000, len(directory), 0, 0)
         tracemalloc.start()
         try:
-            with pytest.raises(HostError, match="more than 100 files"):
+            with pytest.raises(HostError, match="more than the limit of 100 files"):
                 unpacked(directory + end)
             assert tracemalloc.get_traced_memory()[1] < 3 * len(directory)
         finally:

@@ -79,7 +79,7 @@ class DescribeReading:
     def it_refuses_an_answer_about_another_branch(self, scripted: Scripted, credentials: Credentials) -> None:
         reader = LakeFSBranchReader.connect(scripted.config(), credentials)
         scripted.script = [Answer(body={"id": "other", "commit_id": "c"})]
-        with pytest.raises(UnexpectedAnswer, match="the response describes 'other' instead"):
+        with pytest.raises(UnexpectedAnswer, match="the response describes 'other', not '"):
             reader.find_branch("analytics", "main")
 
     def it_reads_what_is_staged_and_when_it_was_written(self, lake):
@@ -101,7 +101,7 @@ class DescribeReading:
         for name in ("e" * 12, "fab_"):
             assert lake.reader.written_at("analytics", name, "a") is not None
         with pytest.raises(
-            UnexpectedAnswer, match=f"reads the name of branch {head[:6]} as commit {head[:16]}"
+            UnexpectedAnswer, match=f"interprets the branch name {head[:6]} as the id of commit {head[:16]}"
         ):
             lake.reader.written_at("analytics", head[:6], "a")
 

@@ -99,13 +99,13 @@ class DescribeARequestWithoutAnAnswer:
         ("error", "message"),
         [
             (vendor.ConnectTimeout("x"), "the connection was not established within the time limit"),
-            (vendor.ReadTimeout("x"), "the server did not answer within the time limit"),
+            (vendor.ReadTimeout("x"), "the server did not respond within the time limit"),
             (vendor.SSLError("x"), "the TLS connection failed"),
             (vendor.ConnectionError("x"), "the connection failed"),
             (vendor.ConnectionError("NameResolutionError: x"), "the host name could not be resolved"),
             (vendor.ConnectionError("getaddrinfo failed"), "the host name could not be resolved"),
             (vendor.ConnectionError("Connection refused"), "the connection was refused"),
-            (vendor.ConnectionError("Read timed out."), "the server did not answer within the time limit"),
+            (vendor.ConnectionError("Read timed out."), "the server did not respond within the time limit"),
             (vendor.SSLError("refused"), "the TLS connection failed"),
             (ValueError("x"), "the request failed"),
         ],
@@ -122,7 +122,7 @@ class DescribeARequestWithoutAnAnswer:
 
         found = unreachable(Slow("x"), "server prod", "list branches")
         assert (found.message, found.detail) == (
-            "cannot list branches: the server did not answer within the time limit",
+            "cannot list branches: the server did not respond within the time limit",
             "Slow",
         )
 
@@ -154,14 +154,19 @@ class DescribeARequestWithoutAnAnswer:
         ),
         (400, "bad", "status 400, bad", ""),
         (401, "expired", "the server does not accept the credentials", "Check the access key"),
-        (410, "", "the data is gone (no reason given)", ""),
+        (410, "", "the data no longer exists (no reason given)", ""),
         (
             412,
             "hook",
             "the repository changed in the meantime, or a hook refused the request (hook)",
             "Run `lakeplan plan` again",
         ),
-        (403, "no", "this requires fs:ListBranches", "On the server, grant the permission to the user"),
+        (
+            403,
+            "no",
+            "the operation requires fs:ListBranches",
+            "On the server, grant the permission to the user",
+        ),
         (
             403,
             "it is READ ONLY",
@@ -288,7 +293,7 @@ def it_names_the_permission_of_every_operation(
     for operation, call in calls.items():
         with pytest.raises(PermissionDenied) as caught:
             call()
-        assert caught.value.message == f"cannot {operation}: this requires {PERMISSIONS[operation]}"
+        assert caught.value.message == f"cannot {operation}: the operation requires {PERMISSIONS[operation]}"
     assert writer.can_set_gc_rules("r") is False
     # Without the right to read the configuration presigned URLs are not asked for.
     denied = scripted.script[0]

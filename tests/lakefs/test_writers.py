@@ -101,7 +101,7 @@ class DescribePreparingUncommittedAddresses:
             for token in tokens
         ]
         scripted.script += [Answer(500, {"message": "enough"})] if len(tokens) > 1 else []
-        with pytest.raises(UnexpectedAnswer, match="the listing does not end"):
+        with pytest.raises(UnexpectedAnswer, match="without reaching the end of the listing"):
             preparer(scripted.url).prepare_uncommitted("lake")
         assert len(scripted.seen) == max(2, len(tokens))
 

@@ -119,7 +119,7 @@ def curve(name: str = "prod/shop", rules: GcRules = AFTER) -> dict[str, Any]:
         "time_zone": "UTC",
         "listing": False,
         "at_most": True,
-        "runner": {"name": "local", "reason": "100 entries are no more than 20,000,000"},
+        "runner": {"name": "local", "reason": "100 entries do not exceed the threshold of 20,000,000"},
         "uncommitted_run": None,
         "rules": rules.to_body(),
         "etag": rules.etag,

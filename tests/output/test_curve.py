@@ -64,7 +64,7 @@ def document() -> dict[str, Any]:
         "time_zone": "UTC",
         "listing": False,
         "at_most": True,
-        "runner": {"name": "local", "reason": "100 entries are no more than 20,000,000"},
+        "runner": {"name": "local", "reason": "100 entries do not exceed the threshold of 20,000,000"},
         "uncommitted_run": None,
         "rules": {
             "default_retention_days": 21,
@@ -93,7 +93,8 @@ def document() -> dict[str, Any]:
             ],
         },
         "warnings": [
-            "storage was not listed, so the numbers are upper bounds and do not consider the minimum age"
+            "storage was not listed, so the numbers are upper bounds and do not take the minimum age into"
+            " account"
         ],
     }
     jsonschema.validate(found, SCHEMA)

@@ -31,7 +31,7 @@ def it_leaves_the_addresses_of_a_cluster_alone() -> None:
 
 def it_keeps_what_spark_says_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, logger=spark.__name__)
-    with pytest.raises(SimulationFailed, match="the Spark job stopped: first line") as error, explained():
+    with pytest.raises(SimulationFailed, match="the Spark job failed: first line") as error, explained():
         raise spark.PySparkException("first line\nat org.apache.spark…")
     assert "org.apache" in error.value.detail
     assert "org.apache" not in str(error.value)

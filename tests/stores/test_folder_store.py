@@ -145,7 +145,7 @@ class DescribeFolderStore(SweepStoreContract):
         (root / "data/x").write_bytes(b"1")
         (root / "y").write_bytes(b"1")
         (answer,) = delete(store, key)
-        assert answer == Deletion(key, "this key cannot be the name of a file")
+        assert answer == Deletion(key, "this key cannot be used as the name of a file")
         assert keys_of(store) == {"data/x", "y"}
 
     def it_deletes_names_of_several_lines(self, root: Path, store: SweepStore) -> None:

@@ -317,7 +317,7 @@ class Narrow:
 
     def get_repository(self, repository: str) -> Repository:
         if repository != "repo1":
-            raise PermissionDenied("cannot read the repository: this requires fs:ReadRepository")
+            raise PermissionDenied("cannot read the repository: the operation requires fs:ReadRepository")
         found: Repository = self._reader.get_repository(repository)
         return found
 

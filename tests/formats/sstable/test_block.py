@@ -126,7 +126,7 @@ class DescribeRestartPoints:
     def it_limits_how_many_there_are(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(limits, "TABLE_RECORDS", 3)
         assert len(restart_points(block(b"abcd", restarts=(0, 1, 2)))[0]) == 3
-        with pytest.raises(FormatError, match="more than 3 restart points"):
+        with pytest.raises(FormatError, match="more than the limit of 3 restart points"):
             restart_points(block(b"abcd", restarts=(0, 1, 2, 3)))
 
 
@@ -172,7 +172,7 @@ class DescribeEntries:
         for parts in ((entry(0, b"k" * 10, b""),), (entry(0, b"k" * 6, b""), entry(6, b"k" * 4, b""))):
             assert len(read_entries(block(*parts))[-1][0]) == 10
         for parts in ((entry(0, b"k" * 11, b""),), (entry(0, b"k" * 6, b""), entry(6, b"k" * 5, b""))):
-            with pytest.raises(FormatError, match="a key is longer than 10 bytes"):
+            with pytest.raises(FormatError, match="a key is longer than the limit of 10 bytes"):
                 read_entries(block(*parts))
 
     def it_limits_the_length_of_all_keys_by_the_block_s(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ class DescribeEntries:
         assert len(read_entries(data)) == 10
         monkeypatch.setattr(limits, "KEY_BYTES", spare - 1)
         with pytest.raises(
-            FormatError, match="a block has more keys, or longer keys, than any block written by lakeFS"
+            FormatError, match="a block has more keys, or longer keys, than lakeFS writes to any block"
         ):
             read_entries(data)
         monkeypatch.setattr(limits, "KEY_RATIO", 2)
@@ -196,7 +196,7 @@ class DescribeEntries:
         assert len(read_entries(data)) == 3
         monkeypatch.setattr(limits, "TABLE_RECORDS", 2)
         with pytest.raises(
-            FormatError, match="a block has more keys, or longer keys, than any block written by lakeFS"
+            FormatError, match="a block has more keys, or longer keys, than lakeFS writes to any block"
         ):
             read_entries(data)
 

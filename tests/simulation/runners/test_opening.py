@@ -29,8 +29,8 @@ def not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
         (SPARK, 0, None, SPARK, "requested"),
         (SPARK, 0, MASTER, SPARK, "requested"),
         (AUTO, 0, MASTER, SPARK, "--master is set"),
-        (AUTO, LOCAL_ENTRIES, None, LOCAL, "20,000,000 entries are no more than 20,000,000"),
-        (AUTO, LOCAL_ENTRIES + 1, None, SPARK, "20,000,001 entries are more than 20,000,000"),
+        (AUTO, LOCAL_ENTRIES, None, LOCAL, "20,000,000 entries do not exceed the threshold of 20,000,000"),
+        (AUTO, LOCAL_ENTRIES + 1, None, SPARK, "20,000,001 entries exceed the threshold of 20,000,000"),
     ],
 )
 def it_chooses_by_what_is_asked_then_by_the_master_then_by_entries(
@@ -67,7 +67,7 @@ def it_logs_its_choice_and_why(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="lakeplan")
     with Runners().open(5) as (runner, choice):
         assert (runner.name, choice.name) == (LOCAL, LOCAL)
-    assert "runner local: 5 entries are no more than 20,000,000" in caplog.messages
+    assert "runner local: 5 entries do not exceed the threshold of 20,000,000" in caplog.messages
 
 
 @pytest.mark.parametrize("runners", [Runners(SPARK), Runners(master="local[1]")])
