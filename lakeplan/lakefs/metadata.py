@@ -164,10 +164,11 @@ class LakeFSMetadata:
 
     def _whole(self, response: requests.Response) -> bytes:
         if response.status_code != 200 or not _complete(response):
+            status = response.status_code
+            what = "an incomplete file" if status == 200 else f"status {status}"
             raise UnexpectedAnswer(
-                f"cannot {OPERATION}: the server returned an incomplete file, or status"
-                f" {response.status_code}",
-                status=response.status_code,
+                f"cannot {OPERATION}: the server returned {what}",
+                status=status,
                 where=self._transport.where(self._repository),
                 hint="Run the command again.",
             )

@@ -156,7 +156,7 @@ def refusal(
         if response.content and not message:
             media = response.headers.get("Content-Type", "").partition(";")[0] or "unknown"
             hint = "Set endpoint_url to lakeFS's API, not its S3 gateway, and check any proxies in between."
-            what = f"this is not a response from a lakeFS API (status {status}, content type {media})"
+            what = f"the response is not from a lakeFS API (status {status}, content type {media})"
             return PermissionDenied(f"cannot {operation}: {what}", where=where, hint=hint)
         return _denied(message, operation, where, PERMISSIONS.get(operation))
     if is_unknown_route(status, message):

@@ -211,7 +211,7 @@ def microseconds(text: str) -> int:
     try:
         return (datetime.fromisoformat(text) - EPOCH) // timedelta(microseconds=1)
     except TypeError:
-        raise ValueError("a time without a time zone") from None
+        raise ValueError("the time has no time zone") from None
 
 
 def stored_object(item: Mapping[str, Any], base: str) -> StoredObject:

@@ -265,10 +265,10 @@ class ConditionalState(Opened, ABC, Generic[R]):
         except WriteConflict:
             return
         raise StorageError(
-            f"this store ignores {condition}, so two writers could lose each other's records",
+            f"the store ignores {condition}, so two writers could overwrite each other's records",
             where=self._url,
-            hint="Keep the state in AWS S3, another store with conditional writes, Google Cloud Storage,"
-            " Azure Blob Storage or a folder.",
+            hint="Keep the state in a folder, AWS S3, Google Cloud Storage, Azure Blob Storage or another"
+            " store that supports conditional writes.",
         )
 
 

@@ -224,7 +224,9 @@ def it_blames_the_address_if_something_else_than_lakefs_refuses(body: str) -> No
     response.status_code, response._content = 403, body.encode()
     response.headers["Content-Type"] = "application/xml; charset=utf-8"
     found = refusal(response, operation="list repositories", where="server prod (http://s3)", repository=None)
-    assert str(found).startswith("server prod (http://s3): cannot list repositories: this is not a response")
+    assert str(found).startswith(
+        "server prod (http://s3): cannot list repositories: the response is not from"
+    )
     assert found.message.endswith("from a lakeFS API (status 403, content type application/xml)")
     assert (type(found), "endpoint_url" in found.hint) == (PermissionDenied, True)
 

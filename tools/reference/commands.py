@@ -43,9 +43,9 @@ EXITS: Mapping[str, Mapping[ExitCode, str]] = {
     "report": {ExitCode.PARTLY_DONE: "some histories or curves are missing from the page"},
     "apply": {
         ExitCode.ERROR: "not approved, or nothing could be written",
-        ExitCode.PARTLY_DONE: "some writes failed; the others succeeded",
+        ExitCode.PARTLY_DONE: "some writes failed, and the other writes succeeded",
         ExitCode.REFUSED: "a gate refused, or more would be deleted than was reviewed; nothing was written",
-        ExitCode.STALE: "the tree or the stored rules changed since the plan, or another run is writing",
+        ExitCode.STALE: "the tree or the stored rules have changed since the plan, or another run is writing",
     },
     "branches plan": {
         **_PLANNED,
@@ -72,9 +72,10 @@ EXITS: Mapping[str, Mapping[ExitCode, str]] = {
     "sweep run": {
         ExitCode.ERROR: "the sweep could not start",
         ExitCode.PARTLY_DONE: "a deletion failed, a deleted object is needed, or the sweep is not finished",
-        ExitCode.REFUSED: "the mark is not approved, it is too early, a gate refused, or lakeFS's own"
-        " collector would delete a needed object",
-        ExitCode.STALE: "the mark changed or is too old, or rules changed or another collector ran since",
+        ExitCode.REFUSED: "the mark is not approved, it is too early to delete, a gate refused, or lakeFS's"
+        " own collector would delete a needed object",
+        ExitCode.STALE: "the mark has changed or is too old, or the rules have changed or another collector"
+        " has run since the mark",
     },
     "sweep abort": {
         ExitCode.PARTLY_DONE: "a deleted object is needed again, or could not be inspected",
@@ -92,10 +93,10 @@ EXITS: Mapping[str, Mapping[ExitCode, str]] = {
     "sweep list": {ExitCode.PARTLY_DONE: "with `--collector-runs`: some repositories could not be read"},
     "drift": {
         ExitCode.ERROR: "no repository could be compared",
-        ExitCode.CHANGES_PENDING: "a class given with `--fail-on` was found",
+        ExitCode.CHANGES_PENDING: "drift of a class in `--fail-on` was found",
         ExitCode.PARTLY_DONE: "some repositories could not be compared",
     },
-    "history list": {ExitCode.PARTLY_DONE: "a record is damaged; the others are listed"},
+    "history list": {ExitCode.PARTLY_DONE: "a record is damaged; the other records are listed"},
     "history rollback": {
         **_PLANNED,
         ExitCode.STALE: "the tree must be edited first; the edits are printed",
@@ -153,8 +154,8 @@ _HEAD = f"""{GENERATED}
 in the tree.
 
 Each option can also be set with the environment variable in its row. The command line takes precedence.
-The variable of a repeatable option holds several values separated by spaces, or by `:` if the values are
-files. [Settings](settings.md#environment-variables) lists other variables.
+For a repeatable option, the variable can hold several values, separated by spaces, or by `:` if the values
+are file paths. [Settings](settings.md#environment-variables) lists other variables.
 
 Each `--out` belongs to the `--format` in the same position: `--format json --out plan.json --format
 markdown` writes JSON to a file and prints Markdown. `--out FILE` alone writes JSON. If every format goes to

@@ -17,16 +17,16 @@ from tools.reference.markdown import GENERATED, anchor, code, table
 _SERVER: Mapping[str, str] = {
     "ACCESS_KEY_ID": "Access key for a server in the tree.",
     "SECRET_ACCESS_KEY": "Secret key for the server.",
-    "ENDPOINT_URL": "Confirms the server's address: lakeplan sends the keys only if this equals the tree's "
-    "`endpoint_url`. Required without a terminal. At a terminal, lakeplan asks about each new address.",
+    "ENDPOINT_URL": "Confirms the server's address: lakeplan sends the keys only if the value equals the"
+    " tree's `endpoint_url`. Required if there is no terminal. At a terminal, lakeplan asks about each new"
+    " address.",
     "STORAGE_URL": "Confirms an `endpoint_url` in the server's `storages`, and allows presigned addresses "
     "there. Separate several URLs with spaces.",
 }
 
 OTHERS: Mapping[str, str] = {
-    STATE_URL: "Confirms a state store that is not a folder in the tree. It must equal the tree's "
-    "`state.url`. "
-    "Required without a terminal.",
+    STATE_URL: "Confirms a state store that is not a folder in the tree. The value must equal the tree's"
+    " `state.url`. Required if there is no terminal.",
     "LAKEPLAN_NOTIFY_<CHANNEL>_URL": "Secret URL of a channel in `notify` "
     "([notifications](notifications.md)).",
     f"{VARIABLE_PREFIX}<X>": "Value of `${X}` in the settings of servers. `${…}` can read no other "
@@ -58,7 +58,7 @@ OTHERS: Mapping[str, str] = {
     "XDG_STATE_HOME": "Folder of the key that signs the cached data about other repositories. "
     "Default: `~/.local/state`.",
     "JAVA_HOME": "Java installation for Spark. Default: `java` on `PATH`.",
-    "AZURE_STORAGE_CONNECTION_STRING": "Connection string of an Azure storage account, with a key or SAS.",
+    "AZURE_STORAGE_CONNECTION_STRING": "Connection string of an Azure storage account, with a key or a SAS.",
     "AZURE_STORAGE_KEY": "Key of an Azure account.",
     "AZURE_STORAGE_ACCOUNT": "Account to which the key and the SAS belong. lakeplan sends them to no "
     "other account.",
@@ -90,8 +90,9 @@ def environment_section() -> str:
             "`LAKEPLAN_<OPTION>` sets any option ([commands](commands.md)). `<SERVER>` is the server's name "
             "in the tree, in capitals, with `_` for `-`. For S3, lakeplan finds credentials as boto3 "
             "does (in "
-            "variables, files and roles). For Azure, it uses the variables below, or azure-identity if that "
-            "is installed. For Google Cloud Storage, it uses application default credentials.",
+            "variables, files and roles). For Azure, it uses the variables below, or azure-identity if"
+            " that package is installed. For Google Cloud Storage, it uses application default"
+            " credentials.",
             table(("variable", "meaning"), rows),
         ]
     )
@@ -161,13 +162,13 @@ SECTIONS = (
     ),
     Section(
         "GC rules files",
-        "The file in `gc: {file: …}`: JSON or YAML, in lakectl's format.",
+        "The file that `gc: {file: …}` names, as JSON or YAML in lakectl's format.",
         "repository",
         "gc_file",
     ),
     Section(
         "Policy files",
-        "The file in `branch_lifecycle: {file: …}`: YAML or JSON, in lakectl's format.",
+        "The file that `branch_lifecycle: {file: …}` names, as YAML or JSON in lakectl's format.",
         "repository",
         "policies_file",
     ),

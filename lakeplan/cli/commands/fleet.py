@@ -244,13 +244,19 @@ def open_store(repository: Repository, storage: Storage) -> NamespaceReader | st
     try:
         if kind is not None and kind.form is UrlForm.SERVER and kind.in_tree:
             if storage.storage_path is None:
-                return "the namespace is a folder on the server; set its location with --storage-path"
+                return (
+                    "the namespace is a folder on the server; use --storage-path to specify the location of"
+                    " the folder on this machine"
+                )
             return open_namespace(folder_of(url, str(storage.storage_path)))
         location = parse_location(url)
         if isinstance(location, AzureLocation) and not location.is_azure:
-            return "the server reports an address that does not belong to Azure"
+            return "the server reports a namespace whose address does not belong to Azure"
         if isinstance(location, FolderLocation):
-            return "the server reports a folder on this machine"
+            return (
+                "the server reports a namespace that is a folder on this machine, and lakeplan does not"
+                " open it"
+            )
         return open_namespace(url, endpoint_url=storage.endpoint_url, region=storage.region)
     except LakeplanError as error:
         return error.message
