@@ -37,7 +37,8 @@ LONGER = timedelta(days=30)
 """The exemption in the example command of a notice ends this long after the planned deletion."""
 TITLE = "Branches will be deleted by policy"
 HINT = (
-    "To keep a branch, run its command. A new commit delays the deletion, because it requires a new notice."
+    "To keep a branch, run the command that is shown for it. A new commit also delays the deletion, because"
+    " it requires a new notice."
 )
 
 
@@ -81,7 +82,7 @@ def give_notice(
     return announced
 
 
-_UNANSWERED = SentMessage((), problem="no attempt was made to send it")
+_UNANSWERED = SentMessage((), problem="no attempt was made to send the notice")
 
 
 def _recorded(

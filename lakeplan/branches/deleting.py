@@ -313,5 +313,5 @@ def _after_lost(end: BranchEnd) -> BranchEnd:
     """The result for a branch whose earlier deletion got no answer."""
     if end.outcome is Outcome.GONE:
         return BranchEnd(end.outlook, Outcome.DELETED)
-    text = f"{end.message}; an earlier request to delete the branch got no answer"
+    text = f"{end.message}; the server did not confirm an earlier request to delete the branch"
     return replace(end, message=text, maybe_deleted=True)

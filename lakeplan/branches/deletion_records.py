@@ -187,7 +187,7 @@ def read_deletions(state: StateWriter, repository: str, run_id: str) -> Deletion
         return None
     what, hint = (
         "the record of deleted branches",
-        "Restore it from a backup. It contains the HEADs of deleted branches.",
+        "Restore the record from a backup. It contains the HEADs of deleted branches.",
     )
     document = records.read_record(stored.data, _DELETIONS, what=what, where=key, hint=hint)
     return DeletionRecord(

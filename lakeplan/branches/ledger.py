@@ -203,7 +203,8 @@ def load_ledger(data: bytes, where: str) -> tuple[Ledger, Mark]:
         raise FormatError(
             f"the record of branches is damaged ({error})",
             where=where,
-            hint="Restore it from a backup, or delete it. Without it, all ages count from the next run.",
+            hint="Restore the record from a backup, or delete it. Without the record, all ages count from the"
+            " next run.",
         ) from None
 
 

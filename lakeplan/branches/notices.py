@@ -163,7 +163,7 @@ def read_spared(state: StateReader, repository: str) -> Spared:
 
 def read_exemptions(state: StateReader, repository: str) -> tuple[dict[str, Exemption], str | None]:
     """The exemptions by branch, including expired ones, and the version that a write must pass."""
-    hint = "Restore it from a backup. Without it, exempted branches may be deleted."
+    hint = "Restore the record from a backup. Without the record, exempted branches may be deleted."
     what = "the record of exempted branches"
     stored = read_repository_record(state, "exemptions", repository, _EXEMPTIONS, what=what, hint=hint)
     return _rows(stored, Exemption)
@@ -185,7 +185,7 @@ def write_exemptions(
 
 def read_notices(state: StateReader, repository: str) -> tuple[dict[str, Notice], str | None]:
     """The notices by branch, and the version that a write must pass."""
-    hint = "Restore it from a backup, or move it elsewhere to publish the notices again."
+    hint = "Restore the record from a backup, or move it elsewhere to publish the notices again."
     what = "the record of notices"
     return _rows(read_repository_record(state, "notices", repository, _NOTICES, what=what, hint=hint), Notice)
 

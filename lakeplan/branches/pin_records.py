@@ -70,7 +70,7 @@ class PinRecord:
 def read_pin_record(state: StateReader, repository: str) -> PinRecord:
     """The record of ``server/name``, empty if there is none. Raises FormatError for a damaged one."""
     what = "the state's record of pins"
-    hint = "Restore it from a backup, or move it elsewhere and run `lakeplan pins sync --adopt`."
+    hint = "Restore the record from a backup, or move it elsewhere and run `lakeplan pins sync --adopt`."
     stored = read_repository_record(state, KIND, repository, RECORD, what=what, hint=hint)
     if stored is None:
         return PinRecord()

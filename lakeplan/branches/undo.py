@@ -248,5 +248,5 @@ def _warnings(deletion: Deletion, now: datetime) -> list[str]:
         notes.append(f"{more}{deletion.uncommitted:,} uncommitted changes were lost and cannot be restored")
     if deletion.safe_until is not None and utc_second_text(now) > deletion.safe_until:
         since = f"its commits were safe until {deletion.safe_until}"
-        notes.append(f"{since}; a later collection may have deleted data")
+        notes.append(f"{since}; a later collection may have deleted their data")
     return notes

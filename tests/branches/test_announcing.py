@@ -116,7 +116,8 @@ class DescribeANotice:
         repository = one_run(world)
         assert [n.branch_id for n in repository.noticed] == ["feature-1"]
         assert repository.warnings == (
-            "no notice was given for 1 branch, so its deletion is postponed: no attempt was made to send it",
+            "no notice was given for 1 branch, so its deletion is postponed: no attempt was made to send the"
+            " notice",
             "no notice was given for 1 branch, so its deletion is postponed: it is full (channel ops)",
         )
 
