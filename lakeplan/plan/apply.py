@@ -398,7 +398,9 @@ def check_again(
             or current.failure is not None
             or not ceiling.only_moved(replace(repository, after=current.after), current)
         ):
-            raise _stale_plan([*moved, f"{repository.key}: it changed again while lakeplan planned again"])
+            raise _stale_plan(
+                [*moved, f"{repository.key}: it changed again while lakeplan was planning again"]
+            )
         if ceiling.is_done(repository, current):
             steps.append(repository)
             continue

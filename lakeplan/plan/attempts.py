@@ -197,7 +197,7 @@ class Attempt(ABC, Generic[V]):
             except LakeplanError as error:
                 if any(may_still_act(earlier) for earlier in lost):
                     raise self._uncertain(
-                        f"the write got no answer, and another attempt failed ({error.message})"
+                        f"the server did not confirm the write, and another attempt failed ({error.message})"
                     ) from error
                 raise
             self._read_back(connection)
@@ -213,7 +213,8 @@ class Attempt(ABC, Generic[V]):
             lost.append(answer)
         if any(may_still_act(error) for error in lost):
             raise self._uncertain(
-                f"the write got no answer ({lost[-1].message}), and the old value is still stored"
+                f"the server did not confirm the write ({lost[-1].message}), and the old value is still"
+                " stored"
             )
         raise lost[-1]
 
@@ -250,9 +251,9 @@ class Attempt(ABC, Generic[V]):
             raise self._uncertain(f"the stored value cannot be read ({error.message})") from error
 
     def _other_value(self, answer: LakeplanError | None) -> StalePlan:
-        how = "read back differ from those written"
+        how = "read back from the server differ from those written"
         if answer is not None:
-            how = f"on the server changed since the write, whose answer was lost ({answer.message})"
+            how = f"on the server have changed since the write, which was not confirmed ({answer.message})"
         return StalePlan(
             f"{self.called} {how}: {self.difference()}. Somebody else wrote them, or the server changed them",
             where=self.repository.key,

@@ -157,13 +157,14 @@ class _Writer:
         cleared = next((v for v in values if v.path == DEFAULT_PATH and v.stored is None), None)
         if cleared is not None:
             why = (
-                "the server no longer has GC rules. Write `gc: clear` in the tree, or apply to set them again"
+                "the server no longer has GC rules. Write `gc: clear` in the tree, or run `lakeplan apply` to"
+                " set them again"
             )
             refused.append(_refused(drift, cleared, why))
             return []
         if len(values) > DRIFT_VALUES:
             why = (
-                f"{len(values):,} values differ, but lakeplan edits at most {DRIFT_VALUES}. Import the"
+                f"{len(values):,} values differ, but the limit is {DRIFT_VALUES} edits. Import the"
                 " repository again"
             )
             refused.append(_refused(drift, values[0], why))
@@ -189,7 +190,7 @@ class _Writer:
             if desired is None or not wanted:
                 raise _Refused(f"the tree clears the {kind.label}, but they are still set on the server")
             if not stored:
-                clear = f"Write `{kind.value}: clear` in the tree, or apply to set them again"
+                clear = f"Write `{kind.value}: clear` in the tree, or run `lakeplan apply` to set them again"
                 raise _Refused(f"the server no longer has {kind.label}. {clear}")
             changed = drift.last is not None and drift.last.config_hash != desired.config_hash
             if changed and any(value.applied != value.wanted for value in values):

@@ -237,16 +237,16 @@ class _Settings:
         line = self.server.branch_lifecycle_schedule
         if line is None:
             return (
-                "the server's job deletes them at its next run (hourly unless configured otherwise). For"
-                f" the exact time, set servers.{self.server.name}.branch_lifecycle.schedule to its cron"
-                " expression"
+                "the server's job deletes these branches at its next run (hourly unless configured"
+                " otherwise). To see the exact time, set"
+                f" servers.{self.server.name}.branch_lifecycle.schedule to the job's cron expression"
             )
         first = first_deletion(going, self.as_of, line, self.server.zone)
         if first is None:
             return f"the server's job (schedule {line!r}) never runs"
         return (
-            f"the first deletion can happen at {first:%Y-%m-%dT%H:%MZ}, by the server's job (schedule"
-            f" {line!r}, {self.server.time_zone})"
+            f"the server's job (schedule {line!r}, {self.server.time_zone}) can delete the first branch at"
+            f" {first:%Y-%m-%dT%H:%MZ}"
         )
 
     def object_rules(self) -> ObjectRulesPlan | None:
@@ -435,7 +435,8 @@ def _pin_warnings(pins: PinsPlan) -> list[str]:
     return [
         *blocked,
         *(
-            f"lakeplan never deletes this branch, which is named like a pin but is not one of this tree: {f}"
+            "this branch is named like a pin but does not belong to this tree, so lakeplan never deletes it:"
+            f" {f}"
             for f in pins.foreign
         ),
     ]

@@ -175,7 +175,7 @@ class PinnedRulesAttempt(RulesAttempt):
         if self._changed and outcome is not Outcome.APPLIED:
             code = int(ExitCode.PARTLY_DONE)
             if not self._retiring:
-                text = f"{text} (pins or their rules may have been written before)"
+                text = f"{text} (some pins or their rules may already have been written)"
         if self._retiring:
             # Everything new was written. The pins that are left keep more, not less.
             text = f"the rules and new pins were written, but deleting retired pins failed: {text}"
@@ -312,7 +312,7 @@ class PinnedRulesAttempt(RulesAttempt):
             raise StalePlan(
                 f"somebody else moved the pin {pin.name} to {head[:12]}, so it is not deleted",
                 where=self.repository.key,
-                hint="Find out who moved it, then delete it by hand.",
+                hint="Find out who moved the pin, then delete the pin manually.",
             )
         # A branch that is not found was deleted by somebody else.
         with suppress(NotFound), self._changing(pin.name):

@@ -151,10 +151,10 @@ def _refused(repository: RepositoryPlan, of_plan: Iterable[GateResult]) -> Appli
 
 def _incomplete(repository: RepositoryPlan, pins: PinsPlan) -> Applied:
     hint = (
-        "Run `lakeplan plan`, which names the rule or the branch. Remove it, or adopt the pins of a"
-        " lost state with `lakeplan pins sync --adopt`."
+        "Run `lakeplan plan` to see which rule or branch is the cause, and remove that rule or branch. If the"
+        " state was lost, adopt its pins with `lakeplan pins sync --adopt`."
     )
-    text = f"pins are or may be missing: {pins.incomplete}"
+    text = f"some pins are missing or may be missing: {pins.incomplete}"
     return pins_unchanged(repository, text, hint, int(ExitCode.REFUSED))
 
 

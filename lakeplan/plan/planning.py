@@ -113,8 +113,9 @@ class _Asked:
         amount = stored.amount(expires)
         expired = count_of(result.amount(expires).objects, "object that expires", "objects that expire")
         return (
-            f"of {expired}, {count_of(amount.objects, 'was', 'were')} in storage"
-            f" ({count_of(amount.size_bytes, 'byte')}) when the S3 inventory of {stored.created} was created",
+            f"of {expired}, {amount.objects:,} ({count_of(amount.size_bytes, 'byte')})"
+            f" {'was' if amount.objects == 1 else 'were'} in storage when the S3 inventory of"
+            f" {stored.created} was created",
         )
 
 

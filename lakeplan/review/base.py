@@ -95,7 +95,7 @@ class HeldTree(_Wrapped):
         """Raises ConfigError if a retention period is outside the base's bounds."""
         low, high = self.base.min_retention_days, self.base.max_retention_days
         outside = {
-            f"{source}: {name}: {days} is outside the bounds of {self.base_name}, {low} to {high} days": None
+            f"{source}: {name}: {days} is outside the bounds in {self.base_name} ({low} to {high} days)": None
             for desired in resolved
             for source, name, days in strictness.outside_bounds(desired, low, high)
         }

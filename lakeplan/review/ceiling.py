@@ -75,9 +75,12 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     if live is None:
         return ["the checked-out tree no longer has an entry for it"]
     if live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
-        return [f"the tree's server is {live.endpoint_url}, but the plan's is {reviewed.endpoint_url}"]
+        return [
+            f"the server's endpoint_url is {live.endpoint_url} in the tree, but {reviewed.endpoint_url} in"
+            " the plan"
+        ]
     if not reviewed.is_of(live.creation_date, live.storage_namespace):
-        return ["it is a different repository with the same name, created since the plan"]
+        return ["it is a different repository with the same name, created after the plan"]
     reasons = []
     if live.config_hash != reviewed.config_hash:
         reasons.append("its configuration in the tree differs from the reviewed one")
@@ -89,7 +92,7 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     left_out = _left_out(live)
     if left_out:
         reasons.append(
-            "the plan omits branches that have rules on the server, and whose patterns give them longer"
+            "the plan omits branches that have rules on the server and to which patterns give longer"
             f" retention: {left_out}"
         )
     if (
@@ -141,7 +144,7 @@ def outside(
         texts.append(f"its {' and '.join(more)} would be written, but the reviewed plan did not include that")
     if longer := _given_longer(reviewed, live):
         texts.append(
-            f"retention was lengthened after the plan was made, and this apply would undo that: {longer}"
+            f"retention was lengthened after the plan was created, and this apply would undo that: {longer}"
         )
     texts += _of_policies(reviewed.branch_lifecycle, live.branch_lifecycle, now)
     if reviewed.impact.status is ImpactStatus.UNKNOWN or not _names_all(live):
@@ -367,7 +370,7 @@ def too_old(plan: Plan, safety: Safety, now: datetime) -> str | None:
     the future."""
     age = now - plan.as_of
     if -age > CLOCK_SKEW:
-        return "the plan was made for a time in the future (--as-of), so it can be shown but not applied"
+        return "the plan was created for a time in the future (--as-of), so it can be shown but not applied"
     if age.total_seconds() <= safety.max_plan_age_seconds:
         return None
     old, limit = duration_text(math.ceil(age.total_seconds())), duration_text(safety.max_plan_age_seconds)

@@ -148,5 +148,5 @@ def _title(title: str, places: range, total: int) -> str:
 def _no_channel(event: Event, owner: str | None) -> str:
     whose = f"of owner {owner!r}" if owner else "without an owner"
     return (
-        f"no channel accepts {event.value} for a repository {whose}; set `notify.default` or `notify.owners`"
+        f"no channel accepts {event.value} for repositories {whose}; set `notify.default` or `notify.owners`"
     )

@@ -116,7 +116,7 @@ def it_refuses_days_outside_the_bounds_of_the_base(reviewed):
     result = world.lakeplan("plan", "--base", "HEAD", "--no-simulate")
     assert result.code == 1
     assert "repositories/analytics.yaml:5:31" in result.err
-    assert "1 is outside the bounds of HEAD, 3 to 36500 days" in result.err
+    assert "1 is outside the bounds in HEAD (3 to 36500 days)" in result.err
     assert "separate pull request" in result.err
 
 

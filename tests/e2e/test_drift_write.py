@@ -162,7 +162,7 @@ def it_refuses_what_no_value_of_the_tree_can_say(commented: Any) -> None:
     assert "the pattern 'release-*' sets one" in refused["reason"]
     commented.api.call("DELETE", "/repositories/analytics/settings/gc_rules")
     reasons = {r["path"]: r["reason"] for r in written(commented, code=3)["not_written"]}
-    assert "Write `gc: clear` in the tree, or apply" in reasons["default_retention_days"]
+    assert "Write `gc: clear` in the tree, or run `lakeplan apply`" in reasons["default_retention_days"]
     assert text(commented) == COMMENTED
 
 

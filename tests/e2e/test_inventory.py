@@ -63,7 +63,7 @@ def it_says_what_is_stored_and_lowers_no_figure(world, expiring, s3_bucket, tmp_
     )
     after = planned(world)
     (text,) = (warning for warning in after["warnings"] if "inventory" in warning)
-    assert text.startswith("of 2 objects that expire, 1 was in storage (20 bytes) when the S3 inventory of ")
+    assert text.startswith("of 2 objects that expire, 1 (20 bytes) was in storage when the S3 inventory of ")
     assert after["impact"] == before["impact"]
     assert after["gates"] == before["gates"]
 

@@ -126,7 +126,7 @@ def it_ends_as_partly_done_if_a_write_fails_that_may_have_acted(world, changing,
     assert ended.code == (1 if unchanged else 3), ended.err
     assert ended.json["end"] == ("failed" if unchanged else "partly")
     (result,) = ended.json["results"]
-    said = "may have been written before" in result["message"] or "were written, but" in result["message"]
+    said = "may already have been written" in result["message"] or "were written, but" in result["message"]
     assert said != unchanged
     (run,) = world.lakeplan(("history", "show"), "last", "--format", "json").json["runs"]
     assert run["repositories"][0]["message"] == result["message"]

@@ -199,7 +199,7 @@ class DescribeBranchesThatGo:
         assert "feature-old" in flat
         assert "newly deleted: 2 now, 3 in 7 days, 3 in 30 days" in flat
         following = datetime.now(timezone.utc).replace(minute=0) + timedelta(hours=1)
-        assert f"first deletion can happen at {following:%Y-%m-%dT%H:00Z}" in flat
+        assert f"can delete the first branch at {following:%Y-%m-%dT%H:00Z}" in flat
 
     def it_puts_the_everest_caveat_beside_idle_verdicts(self, enterprise):
         tree(enterprise, QUICK)

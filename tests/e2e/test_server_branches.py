@@ -136,7 +136,7 @@ class DescribeAPlan:
 
     def it_takes_the_server_s_job_for_hourly_unless_the_tree_tells_its_schedule(self, enterprise):
         page = " ".join(enterprise.lakeplan("plan", "--no-simulate").out.split())
-        assert "deletes them at its next run (hourly unless configured otherwise)" in page
+        assert "deletes these branches at its next run (hourly unless configured otherwise)" in page
 
 
 class DescribeDrift:

@@ -27,7 +27,7 @@ FEATURES = Policy("features", ("feature-*", "wip-*"), 7 * DAY, 3 * DAY, "quiet f
 STORED = (replace(FEATURES, max_age_seconds=14 * DAY), Policy("pol-a3f9c821", ("tmp-*",), DAY))
 WANTED = (FEATURES, Policy(None, ("release-*",), 90 * DAY))
 RAW = ObjectRule("raw-90d", ("main",), "raw/", 90)
-FIRST = "the first deletion can happen at 2026-03-31T13:00Z, by the server's job (schedule '0 * * * *', UTC)"
+FIRST = "the server's job (schedule '0 * * * *', UTC) can delete the first branch at 2026-03-31T13:00Z"
 
 
 def policies(before: Any, after: Any, **fields: Any) -> PoliciesPlan:

@@ -78,7 +78,7 @@ def it_draws_a_folder_without_a_name_in_the_folder_above_it() -> None:
     places = [place("", 90), place("a/", 90), place("a//", 60), place("a//b/", 40)]
     made = document(listed=True, stored=amount(90), prefixes=places, prefixes_left_out=0, ages=[])
     titles = re.findall(r"<rect [^>]*><title>([^<]*)<", render_storage_page(made))
-    assert titles == ["a//: 60 B, 0 B reclaimable now", "a/: 30 B directly"]
+    assert titles == ["a//: 60 B, 0 B reclaimable now", "directly in a/: 30 B"]
 
 
 def it_asks_no_network_and_lets_no_name_act() -> None:

@@ -112,10 +112,10 @@ class DescribeWhatIsSaidOfAStalePlan:
         assert self.said(repository(), None) == ["the checked-out tree no longer has an entry for it"]
         other = repository(endpoint_url="http://other/", config_hash="x")
         assert self.said(repository(), other) == [
-            "the tree's server is http://other/, but the plan's is http://127.0.0.1:8000"
+            "the server's endpoint_url is http://other/ in the tree, but http://127.0.0.1:8000 in the plan"
         ]
         assert self.said(repository(), repository(creation_date=9, config_hash="x")) == [
-            "it is a different repository with the same name, created since the plan"
+            "it is a different repository with the same name, created after the plan"
         ]
 
     def it_takes_no_slash_at_the_end_for_another_server(self):
@@ -137,8 +137,7 @@ class DescribeWhatIsSaidOfAStalePlan:
         assert first == "its configuration in the tree differs from the reviewed one"
         assert second == "the rules that would be written differ from the reviewed ones"
         assert (
-            third
-            == "the plan omits branches that have rules on the server, and whose patterns give them longer"
+            third == "the plan omits branches that have rules on the server and to which patterns give longer"
             " retention: a"
         )
         assert fourth.startswith("the rules on the server have changed: their ETag is ")
@@ -163,8 +162,7 @@ class DescribeWhatIsSaidOfAStalePlan:
         live = repository(before=before, unexpanded=dict.fromkeys(names, 90))
         (found,) = self.said(repository(before=before), live)
         assert (
-            found
-            == "the plan omits branches that have rules on the server, and whose patterns give them longer"
+            found == "the plan omits branches that have rules on the server and to which patterns give longer"
             " retention: a, b, c, d, e"
         )
 

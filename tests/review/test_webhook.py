@@ -225,7 +225,7 @@ def it_says_who_is_told_by_nobody(hook: Receiver) -> None:
     )
     (sent,) = made.publish(Event.DRIFT, "title", [Item("a", owner="team")])
     assert sent.problem == (
-        "no channel accepts drift for a repository of owner 'team'; set `notify.default` or `notify.owners`"
+        "no channel accepts drift for repositories of owner 'team'; set `notify.default` or `notify.owners`"
     )
 
 
