@@ -179,7 +179,7 @@ def check_flavour(identity: ServerIdentity, engine: str) -> Check:
     """Check that the server has the edition that the tree expects."""
     if engine == "server" and not identity.is_enterprise:
         text = "the tree has branch_lifecycle.engine: server, which only lakeFS Enterprise supports"
-        return Check("edition", "fail", text, "Set the engine to lakeplan or none.")
+        return Check("edition", "fail", text, "Set branch_lifecycle.engine to lakeplan or none.")
     return Check("edition", "ok", f"{identity.flavour}, as the tree expects")
 
 
@@ -187,15 +187,17 @@ def check_clock(date: datetime | None, now: datetime) -> Check:
     """Compare the server's clock, which decides when its days begin, with this machine's, which plans use."""
     if date is None:
         text = "the server sends no Date header, so its time is unknown"
-        return Check("clock", "warn", text, "Check the server's clock by hand.")
-    return clock("clock", date, now, "Synchronize both clocks with NTP. Retention is computed from them.")
+        return Check("clock", "warn", text, "Check the server's clock manually.")
+    return clock(
+        "clock", date, now, "Synchronize both clocks with NTP, because retention is computed from them."
+    )
 
 
 def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -> Iterator[Check]:
     """Check that the URL of each channel is set. Sends nothing."""
     for name, channel in sorted(config.channels.items()):
         if problem := problem_of(channel):
-            hint = f"Set {channel.variable} in the environment of plans, applies and runs."
+            hint = f"Set {channel.variable} in the environment of every command that sends notifications."
             yield Check(f"channel {name}", "warn", problem, hint)
         else:
             yield Check(f"channel {name}", "ok", "its URL is set; nothing was sent")
@@ -233,8 +235,8 @@ def check_state(
         yield _failed("conditional writes", error)
     else:
         hint = (
-            "Use a store with conditional puts (AWS S3, Google Cloud Storage, Azure Blob Storage). Leases do"
-            " not work without them."
+            "Use a store that supports conditional writes (for example, AWS S3, Google Cloud Storage or Azure"
+            " Blob Storage). Leases do not work without conditional writes."
         )
         yield Check(
             "conditional writes", "fail", "the store allowed a second writer to overwrite a record", hint

@@ -187,7 +187,12 @@ def check_repositories(
         text = (
             f"these repositories in the tree do not exist on the server or are not visible: {names(missing)}"
         )
-        yield Check("repositories", "fail", text, "Correct the names, or grant fs:ReadRepository on them.")
+        yield Check(
+            "repositories",
+            "fail",
+            text,
+            "Correct the names in the tree, or grant fs:ReadRepository on these repositories.",
+        )
     readable = [name for name in managed if name in live]
     unmanaged = [name for name in others if name not in set(readable)]
     rest = on_each(unmanaged, lambda name: _Permissions(oddities=_odd(reader, name)))
@@ -197,7 +202,9 @@ def check_repositories(
             "the tree does not manage the GC rules of any repository on this server, so permissions on"
             " repositories were not checked"
         )
-        yield Check("repositories", "warn", text, "Run `lakeplan doctor` again after you add one.")
+        yield Check(
+            "repositories", "warn", text, "Run `lakeplan doctor` again after you add an entry with gc rules."
+        )
         return
     with progress.task(f"checking {reader.name}", len(readable)) as step:
 
@@ -315,8 +322,8 @@ def _on_one(reader: LakeFSReader, name: str, *, read_only: bool) -> Iterator[Che
 
 HIDDEN = "hidden branches, for pins"
 _HIDDEN_HINT = (
-    "Grant fs:CreateBranch, fs:ReadBranch and fs:DeleteBranch. Servers from before November 2024 do not"
-    " support hidden branches. An apply creates one pin first, and deletes it if it is visible."
+    "Grant fs:CreateBranch, fs:ReadBranch and fs:DeleteBranch. lakeFS versions from before November 2024"
+    " do not support hidden branches. An apply creates one pin first, and deletes it if it is visible."
 )
 
 
@@ -341,7 +348,9 @@ def _judged(named: list[LiveBranch]) -> Check:
     if others:
         such = count_of(len(others), "such branch")
         text = f"{others[0]} is named like a pin, but is visible or was moved ({such})"
-        return Check(HIDDEN, "warn", text, "Find out who created it. lakeplan deletes only its own pins.")
+        return Check(
+            HIDDEN, "warn", text, "Find out who created the branch. lakeplan deletes only its own pins."
+        )
     if pins:
         return Check(HIDDEN, "ok", f"the server has {count_of(len(pins), 'pin')}, all hidden")
     return Check(HIDDEN, "warn", "not tested: doctor creates no branches", _HIDDEN_HINT)

@@ -76,7 +76,9 @@ def _inspect(
     shared = overlapping(repository, live.values())
     if shared:
         text = f"repository {shared[0][0].id} {shared[0][1]}, so neither can be swept"
-        yield Check("namespace of its own", "fail", text, "Move one of them to its own namespace.")
+        yield Check(
+            "namespace of its own", "fail", text, "Move one of the two repositories to its own namespace."
+        )
     else:
         yield Check("namespace of its own", "ok", "no other visible repository uses it")
     if not can_be_swept(namespace):
@@ -145,7 +147,7 @@ def _store_clock(store: SweepStore, key: str, now: datetime) -> list[Check]:
         return []  # the check "read objects" failed too, and says why
     if facts is None:
         return []
-    hint = "Synchronize both clocks with NTP. Ages are computed from them."
+    hint = "Synchronize both clocks with NTP, because ages are computed from them."
     return [clock("store's clock", moment_of(facts.modified_us), now, hint)]
 
 
@@ -165,7 +167,7 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
         text = (
             "the store does not report whether it keeps versions; if it does, deleting objects frees no space"
         )
-        hint = "Grant s3:GetBucketVersioning or storage.buckets.get. On Azure, check the account."
+        hint = "Grant s3:GetBucketVersioning or storage.buckets.get. On Azure, check the account's settings."
         yield Check("versions", "warn", text, hint)
     else:
         text = "kept, and sweep.versions: all deletes them too" if facts.versioned else "none are kept"
@@ -176,7 +178,7 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
         yield Check("soft delete", "fail", text, hint)
     elif facts.soft_delete is None:
         text = "the store does not report whether soft delete is on"
-        hint = "Check it, or grant read access to the account's or bucket's properties."
+        hint = "Check the setting, or grant read access to the properties of the account or bucket."
         yield Check("soft delete", "warn", text, hint)
     else:
         yield Check("soft delete", "ok", "off")
@@ -184,7 +186,10 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
 
 def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) -> Check:
     name = "owner.json"
-    hint = f"Inspect {OWNER_KEY}. If only the server's address changed, correct it there by hand."
+    hint = (
+        f"Inspect {OWNER_KEY}. If only the server's address has changed, correct the address in that file"
+        " manually."
+    )
     try:
         record = parse_json(store.read(OWNER_KEY))
         owner = (str(record["server"]), str(record["repository"]))
@@ -195,7 +200,7 @@ def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) 
     except (ValueError, KeyError, TypeError):
         return Check(name, "fail", "it is not a valid record", hint)
     if owner != (server.endpoint_url, desired.name):
-        text = f"the namespace belongs to repository {owner[1]} of the server {owner[0]}"
+        text = f"the namespace belongs to repository {owner[1]} on the server {owner[0]}"
         return Check(name, "fail", text, hint)
     return Check(name, "ok", "names this server and repository")
 
@@ -225,8 +230,8 @@ def _others(reader: LakeFSReader, others: list[str]) -> Check:
             name, "ok", f"{count_of(len(others), 'other repository')} can be read, as a mark requires"
         )
     text = (
-        f"cannot read {names(bad)}. Repositories there may have imported objects from here, so no mark can"
-        " be approved"
+        f"cannot read {names(bad)}. Repositories that cannot be read may have imported objects from this"
+        " one, so no mark can be approved"
     )
     return Check(
         name, "fail", text, f"Grant the permissions that a plan needs on every repository. {POLICIES}"
@@ -241,11 +246,13 @@ def _min_age(preparer: UncommittedPreparer, managed: Iterable[DesiredRepository]
         return of_error(name, error)
     if grace is None:
         text = "the server does not report its grace period"
-        return Check(name, "warn", text, "Grant fs:ReadConfig, and keep min_age at 24h or more.")
+        return Check(name, "warn", text, "Grant fs:ReadConfig, and keep sweep.min_age at 24h or more.")
     low = [d.name for d in managed if d.sweep.min_age_seconds < grace]
     if low:
         text = f"shorter than the server's grace period of {grace:,} seconds (on {names(low)})"
-        hint = f"Set it to at least {grace:,} seconds. Until then, the {MIN_AGE.name} gate refuses."
+        hint = (
+            f"Set sweep.min_age to at least {grace:,} seconds. Until then, the {MIN_AGE.name} gate refuses."
+        )
         return Check(name, "warn", text, hint)
     return Check(name, "ok", f"at least as long as the server's grace period of {grace:,} seconds")
 

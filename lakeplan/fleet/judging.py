@@ -128,7 +128,7 @@ def _clashes(policies: Sequence[Policy]) -> list[str]:
         for pattern in policy.patterns:
             by_pattern.setdefault(pattern, []).append(policy)
     return [
-        f"{len(several)} branch policies for the pattern {pattern!r} have different ages"
+        f"{len(several)} branch policies for the pattern {pattern!r} set different ages"
         for pattern, several in sorted(by_pattern.items())
         if len({(one.max_age_seconds, one.max_idle_seconds) for one in several}) > 1
     ]

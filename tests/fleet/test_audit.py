@@ -207,7 +207,7 @@ def it_keeps_policies_for_a_tree_and_ends_their_clashes(lake: Lake, repo: LakeRe
     reader.get_policies = lambda name: Stored((short, long))
     row = audited(lake, reader=lambda server: reader)
     assert [one["name_patterns"] for one in row["policies"]] == [["tmp-*", "ci-*"], ["tmp-*"]]
-    assert "2 branch policies for the pattern 'tmp-*' have different ages" in row["nonsense"]
+    assert "2 branch policies for the pattern 'tmp-*' set different ages" in row["nonsense"]
     assert stored_policies(row) == (Policy("a", ("ci-*",), 3_600), long)  # type: ignore[arg-type]
 
 

@@ -27,7 +27,7 @@ def document() -> dict[str, Any]:
             "clock",
             "warn",
             "75 s behind this machine's clock",
-            "Synchronize both clocks with NTP. Retention is computed from them.",
+            "Synchronize both clocks with NTP, because retention is computed from them.",
             "server prod",
         ),
         Check(
