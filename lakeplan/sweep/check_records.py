@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 NAMED = 100
 """The most addresses of a quarantine that a report names. All are counted."""
 FIND_AT_ONCE = 1_000
-NO_MARK = "its mark cannot be read, so it is unknown what was moved there"
+NO_MARK = "its mark cannot be read, so it is unknown which objects were moved into quarantine"
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _quarantine(
 def _purge_note(swept: RecordedSweep | None, purged: Amount, lost: Collection[str]) -> str:
     assumed = purged.objects - (0 if swept is None else swept.purged.objects)
     if assumed:
-        copies = count_of(assumed, "missing copy counts", "missing copies count")
+        copies = count_of(assumed, "missing copy is counted", "missing copies are counted")
         return f"a purge did not record that it finished, so {copies} as purged"
     return f"{purged.objects:,} of them were purged" if lost and purged.objects else ""
 

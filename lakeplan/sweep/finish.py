@@ -91,9 +91,7 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
             notes.append("the store does not report whether it keeps versions of deleted objects")
     elif gone and versioned is not False:
         they = count_of(gone, "object was", "objects were")
-        notes.append(
-            f"{they} gone when inspected, so older versions of {'it' if gone == 1 else 'them'} may remain"
-        )
+        notes.append(f"{they} already gone, so older versions of {'it' if gone == 1 else 'them'} may remain")
     return "; ".join(notes)
 
 
@@ -109,7 +107,7 @@ def finish(site: Site, end: SweepEnd, ports: SweepPorts, run: Run, *, run_id: st
         raise error.replaced(
             message=f"{error.message}. The sweep has deleted {count_of(count, 'object')}, but its summary"
             " was not written",
-            hint=f"Run `lakeplan sweep {command} {mark_id}` again to write it.",
+            hint=f"Run `lakeplan sweep {command} {mark_id}` again to write the summary.",
         ) from error
 
 

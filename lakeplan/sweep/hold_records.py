@@ -93,7 +93,7 @@ def _is_over(site: Site, name: HoldName, record: _Record, now: datetime) -> bool
         return True
     kind, text = name
     _log.warning(
-        "%s: the hold on %s %r was removed from the tree or shortened; it keeps its data until %s",
+        "%s: the hold on %s %r was removed from the tree or shortened; its data is kept until %s",
         site.key,
         kind,
         text,
@@ -168,7 +168,7 @@ def _day(value: Any, name: str) -> None:
     try:
         date.fromisoformat(value)
     except ValueError:
-        raise records.WrongShape(f"{name} is not a date") from None
+        raise records.WrongShape(f"{name} is not a valid date") from None
 
 
 _HELD = records.record(

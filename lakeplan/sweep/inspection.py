@@ -243,7 +243,7 @@ def _files(site: Site, run: UncommittedRun) -> list[str]:
             f"the server wrote uncommitted addresses to {run.location}, but in this storage that"
             f" folder {what}",
             where=f"{site.key}: {site.store.url}",
-            hint="Check that servers.<name>.storages is the storage that the server uses.",
+            hint="Check that servers.<name>.storages points to the storage that the server uses.",
         )
     return keys
 

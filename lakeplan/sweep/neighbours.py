@@ -243,7 +243,7 @@ def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
         return
     name, why = next(iter(sorted(unread.items())))
     more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
-    text = f"lakeplan cannot tell whether {name}{more} has data in this storage: {why}"
+    text = f"lakeplan cannot determine whether {name}{more} has data in this storage: {why}"
     gate = Verdict(GateOutcome.REFUSED, text, len(unread), 0).of(UNREAD_NEIGHBOURS, site.key)
     if (
         GateOverrides(frozenset(), site.overrides, today).decide(gate, site.desired).outcome
@@ -252,8 +252,8 @@ def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
         raise GateRefused(
             f"{gate.gate}: {text}",
             where=f"{site.key} ({site.repository.storage_namespace})",
-            hint=f"Make {name} readable. If it has no data there, list the gate under overrides in the tree:"
-            f" {{repository: {site.key}, gate: {gate.gate}, reason: …, expires: …}}",
+            hint=f"Make {name} readable. If it has no data in this storage, list the gate under overrides in"
+            f" the tree: {{repository: {site.key}, gate: {gate.gate}, reason: …, expires: …}}",
         )
 
 
@@ -301,12 +301,12 @@ def _check_owner(site: Site) -> None:
         record = parse_json(site.store.read(OWNER_KEY))
         _OWNER(record, "")
         same = record["server"] == owner["server"] and record["repository"] == owner["repository"]
-        named = f"repository {record['repository']} of the server {record['server']}"
+        named = f"repository {record['repository']} on the server {record['server']}"
     except (ValueError, KeyError, TypeError, StorageNotFound):
         raise LakeplanError(
             "the record of this namespace's owner cannot be read",
             where=where,
-            hint="Inspect the record by hand.",
+            hint="Inspect the record manually.",
         ) from None
     if not same:
         raise LakeplanError(

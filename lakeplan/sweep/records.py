@@ -100,8 +100,8 @@ def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
     if stored is None:
         return None
     hint = (
-        f"Restore it from a backup, or move it elsewhere. `lakeplan sweep abort {mark_id}` and `lakeplan"
-        f" sweep restore {mark_id}` then use the record in the namespace."
+        f"Restore the record from a backup, or move it elsewhere. `lakeplan sweep abort {mark_id}` and"
+        f" `lakeplan sweep restore {mark_id}` then use the record in the namespace."
     )
     record = records.read_record(stored.data, _INDEX, what="the record of this mark", where=key, hint=hint)
     goes = Amount.from_row(record["goes"])
@@ -288,7 +288,8 @@ def read_summary(store: NamespaceReader, mark_id: str) -> SweepDocument | None:
     key = sweep_prefix(mark_id) + SUMMARY_FILE
     # A run cannot write it again, because only the summary says whether the sweep was aborted.
     hint = (
-        f"Restore it from a backup, or remove it and run `lakeplan sweep abort {mark_id}` to write it again."
+        "Restore the summary from a backup, or remove the damaged one and run `lakeplan sweep abort"
+        f" {mark_id}` to write a new one."
     )
     summary = _read_json(store, key, _SUMMARY, what="the summary of this sweep", hint=hint)
     return cast("SweepDocument | None", summary)
@@ -337,7 +338,7 @@ def noted_runs(store: NamespaceReader, mark_id: str) -> list[str]:
 
 
 def _official(store: NamespaceReader, prefix: str, shape: records.Shape) -> dict[str, Any] | None:
-    hint = "Restore it from a backup, or run `lakeplan sweep mark` again."
+    hint = "Restore the record from a backup, or run `lakeplan sweep mark` again."
     what = "the record of the official report"
     return _read_json(store, prefix + OFFICIAL_FILE, shape, what=what, hint=hint)
 

@@ -285,7 +285,10 @@ class Window:
         """Return why the mark may not be swept now, by the earliest and the latest clock, or "" if it may."""
         if latest >= self.closes:
             hours = MARK_MAX_AGE_SECONDS // 3600
-            return f"the mark is older than {hours} hours, and too much may have changed since"
+            return (
+                f"the mark is older than the limit of {hours} hours, so too much may have changed since it"
+                " was created"
+            )
         if earliest < self.opens:
             at = f"{self.opens:%Y-%m-%d %H:%M}"
             return f"retention was shortened less than sweep.settle ago: the mark can be swept from {at} UTC"

@@ -142,9 +142,10 @@ def check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
         meant = [key for key in keys if not separator or named in names_of(key)]
         if len(meant) > 1:
             flags = " ".join(f"--allow {key}={gate}" for key in meant[:10])
-            what = f": {named} is on several servers" if separator else " names no repository"
+            number = f"{len(meant):,} repositories"
+            what = f"matches {number} on different servers" if separator else "names no repository"
             raise UsageError(
-                f"--allow {flag}{what}, but {len(meant):,} are selected",
+                f"--allow {flag} {what}" + ("" if separator else f", but {number} are selected"),
                 hint=f"Name each repository whose gate you want to override: {flags}.",
             )
 
@@ -365,7 +366,7 @@ def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
     number = mark.to_delete.objects
     return (
         f"awaiting approval: {count_of(number, 'object')} would be deleted, but the plan showed only"
-        f" {number - others:,} of them. `lakeplan plan --backlog` also shows objects that had expired before"
+        f" {number - others:,} of them. `lakeplan plan --backlog` also shows objects that had already expired"
     )
 
 
@@ -386,7 +387,8 @@ def _sweep_one(
         opens = window(stored.mark, site.desired.sweep.settle_seconds).opens
         if ports.now() < opens:
             return (
-                f"approved; run `lakeplan sweep run` after {opens:%Y-%m-%d %H:%M} UTC, when the rules settle"
+                f"approved; run `lakeplan sweep run` after {opens:%Y-%m-%d %H:%M} UTC, when sweep.settle has"
+                " passed"
             )
         swept = run_sweep(site, stored, ports, run)
         return finish(site, swept, ports, run, run_id=official_id)
@@ -459,11 +461,11 @@ def _not_of(
 ) -> str:
     """Return why a record is not of a mark of this repository, or ""."""
     if mark.mark_id != mark_id or mark.key != desired.key:
-        return f"the record is of mark {mark.mark_id} of {mark.key}"
+        return f"the record belongs to mark {mark.mark_id} of repository {mark.key}"
     if mark.endpoint_url != server.endpoint_url:
-        return f"the mark was created on the server at {mark.endpoint_url}"
+        return f"the mark was created on a different server ({mark.endpoint_url})"
     if mark.storage_namespace != repository.storage_namespace:
-        return f"the mark was created in the namespace {mark.storage_namespace}"
+        return f"the mark was created in a different namespace ({mark.storage_namespace})"
     if mark.repository_created != repository.creation_date:
         return "the repository was deleted and created again after the mark was created"
     return ""

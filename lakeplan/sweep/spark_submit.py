@@ -534,8 +534,8 @@ class _Watch:
 
     def wait(self, process: subprocess.Popen[str], lines: Sequence[str]) -> int | None:
         """The exit code, or None if a stop was requested first."""
-        what = "deletes" if self.job.mark_id else "marks"
-        self.report_line(f"{self.job.repository}: the official collector {what}; it can take hours")
+        what = "is deleting objects" if self.job.mark_id else "is marking objects"
+        self.report_line(f"{self.job.repository}: the official collector {what}; this can take hours")
         began = kept = reported = time.monotonic()
         while True:
             try:

@@ -124,8 +124,8 @@ def it_has_the_collector_mark_then_sweep_and_checks_what_is_gone(make_official: 
     before = official.site.data()
     done = official.run()
     assert done.code == 0, done.err
-    for does in ("marks", "deletes"):
-        assert f"lake: the official collector {does}; it can take hours" in done.err
+    for does in ("marking", "deleting"):
+        assert f"lake: the official collector is {does} objects; this can take hours" in done.err
     document = done.json
     assert document["deleted"] == official.mark["goes"] == {"objects": 2, "size_bytes": 21}
     assert (document["verified"], document["finished"], document["looks"]) == (2, True, 2)

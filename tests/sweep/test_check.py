@@ -372,7 +372,7 @@ def it_counts_what_a_killed_purge_deleted_as_purged(
     row = checked(world)
     (one,) = row["quarantine"]
     assert (one["purged"]["objects"], one["lost"]["objects"]) == (2, 0)
-    assert one["note"] == "a purge did not record that it finished, so 2 missing copies count as purged"
+    assert one["note"] == "a purge did not record that it finished, so 2 missing copies are counted as purged"
     assert row["complete"]
     again = quarantines(world.tree(), EVERYTHING, world.ports(), older_than=older)
     document, code = purge_all(again, world.ports(), world.run_of(), older_than=older, option=None)

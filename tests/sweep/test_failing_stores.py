@@ -81,7 +81,7 @@ class DescribeFaultsOfAWholeRun:
         world.wrap = wrap
         with pytest.raises(StorageError, match=r"on device\. The sweep has deleted 2 objects") as raised:
             world.finish(end)
-        assert raised.value.hint == f"Run `lakeplan sweep run {mark.mark_id}` again to write it."
+        assert raised.value.hint == f"Run `lakeplan sweep run {mark.mark_id}` again to write the summary."
         world.wrap = lambda store: store
         again = world.run(mark)
         assert again.amount(Status.DELETED).objects == 2

@@ -221,7 +221,7 @@ class DescribeAHoldThatIsNotInTheTree:
         end = NOW + max(LEAST_GRACE, settle)
         assert caplog.messages == [
             "prod/lake: the hold on branch 'ma*' was removed from the tree or shortened;"
-            f" it keeps its data until {end:%Y-%m-%d %H:%M} UTC"
+            f" its data is kept until {end:%Y-%m-%d %H:%M} UTC"
         ]
         released = f"{ON_BRANCH}released.json"
         assert case.store.read(released) == b'{"at": "2026-03-31T12:00:00+00:00"}\n'

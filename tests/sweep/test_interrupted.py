@@ -210,7 +210,7 @@ def it_says_that_older_versions_of_an_object_that_was_gone_may_remain(
         return faulty
 
     world.wrap = with_versions
-    note = "1 object was gone when inspected, so older versions of it may remain"
+    note = "1 object was already gone, so older versions of it may remain"
     assert world.finish(world.run(mark))["not_yet_reclaimed"] == (note if says else "")
 
 
@@ -425,7 +425,7 @@ def it_can_end_a_sweep_whose_summary_is_damaged(
     summary.write_bytes(summary.read_bytes()[:100])
     with pytest.raises(FormatError) as caught:
         world.mark()
-    assert f"remove it and run `lakeplan sweep abort {marked.mark_id}`" in caught.value.hint
+    assert f"remove the damaged one and run `lakeplan sweep abort {marked.mark_id}`" in caught.value.hint
     with pytest.raises(FormatError):
         world.run(marked)
     summary.unlink()

@@ -158,10 +158,10 @@ def it_searches_only_repositories_that_the_tree_names_and_the_server_has(case: C
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"mark_id": "m2"}, "the record is of mark m2 of prod/lake"),
-        ({"key": "prod/other"}, "the record is of mark m1 of prod/other"),
-        ({"endpoint_url": "http://dev"}, "the mark was created on the server at http://dev"),
-        ({"storage_namespace": "s3://old"}, "the mark was created in the namespace s3://old"),
+        ({"mark_id": "m2"}, "the record belongs to mark m2 of repository prod/lake"),
+        ({"key": "prod/other"}, "the record belongs to mark m1 of repository prod/other"),
+        ({"endpoint_url": "http://dev"}, "the mark was created on a different server (http://dev)"),
+        ({"storage_namespace": "s3://old"}, "the mark was created in a different namespace (s3://old)"),
         ({"repository_created": 16}, "the repository was deleted and created again after the mark"),
     ],
 )

@@ -335,7 +335,7 @@ def it_needs_a_repository_with_allow_where_several_are_marked(
     other.commit(1, a=b"data")
     other.set_rules(7)
     world.allowed = frozenset({"sweep-limit"})
-    with pytest.raises(UsageError, match="names no repository, but 2 are selected") as caught:
+    with pytest.raises(UsageError, match="names no repository, but 2 repositories are selected") as caught:
         world.mark_all()
     assert "--allow prod/repo1=sweep-limit --allow prod/repo2=sweep-limit" in caught.value.hint
     world.allowed = frozenset({"prod/repo1=sweep-limit"})
@@ -346,7 +346,7 @@ def it_needs_a_repository_with_allow_where_several_are_marked(
 
 def it_needs_a_server_with_allow_where_two_have_the_repository() -> None:
     both = ["prod/repo1", "stage/repo1", "prod/repo2"]
-    with pytest.raises(UsageError, match="repo1 is on several servers, but 2 are selected") as caught:
+    with pytest.raises(UsageError, match="repo1=sweep-limit matches 2 repositories on different") as caught:
         check_allowed(frozenset({"repo1=sweep-limit"}), both)
     assert "--allow prod/repo1=sweep-limit --allow stage/repo1=sweep-limit" in caught.value.hint
     assert "repo2" not in caught.value.hint

@@ -490,7 +490,7 @@ class DescribeRunning:
 
     def it_refuses_an_old_mark(self, world: SweepWorld, mark: Mark, untouched: Callable[[], bool]) -> None:
         world.lake.clock.advance(hours=72)
-        with pytest.raises(StalePlan, match="older than 72 hours"):
+        with pytest.raises(StalePlan, match="older than the limit of 72 hours"):
             world.run(mark)
         assert untouched()
 

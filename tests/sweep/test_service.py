@@ -236,13 +236,17 @@ class DescribeAnOverrideByName:
         check_allowed(frozenset({"tag-loss"}), [])
 
     def it_names_every_repository_that_it_could_mean(self) -> None:
-        with pytest.raises(UsageError, match="names no repository, but 12 are selected") as caught:
+        with pytest.raises(
+            UsageError, match="names no repository, but 12 repositories are selected"
+        ) as caught:
             check_allowed(frozenset({"tag-loss"}), [f"prod/r{n}" for n in range(12)])
         flags = [f"--allow prod/r{n}=tag-loss" for n in range(10)]
         assert f": {' '.join(flags)}." in caught.value.hint
 
     def it_says_that_a_name_is_on_several_servers(self) -> None:
-        with pytest.raises(UsageError, match="b is on several servers, but 2 are selected") as caught:
+        with pytest.raises(
+            UsageError, match="b=tag-loss matches 2 repositories on different servers"
+        ) as caught:
             check_allowed(frozenset({"b=tag-loss"}), ["prod/a", "prod/b", "dev/b"])
         assert "--allow prod/b=tag-loss --allow dev/b=tag-loss" in caught.value.hint
 

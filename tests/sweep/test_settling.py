@@ -73,7 +73,7 @@ class DescribeTheWindow:
 
     def it_shuts_when_the_mark_is_old(self) -> None:
         assert problem(self.window, NOW + 72 * HOUR - timedelta(microseconds=1)) == ""
-        assert "older than 72 hours" in problem(self.window, NOW + 72 * HOUR)
+        assert "older than the limit of 72 hours" in problem(self.window, NOW + 72 * HOUR)
 
     def it_never_opens_when_settling_takes_longer_than_a_mark_lasts(self) -> None:
         window = Window(opens=NOW + 100 * HOUR, closes=NOW + 72 * HOUR)

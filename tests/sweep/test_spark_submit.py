@@ -124,7 +124,7 @@ def it_tells_how_far_the_job_is_without_any_secret(make: Make, monkeypatch: pyte
     printed: list[str] = []
     body = f"print('Stage 3 of 7', {S3.secret_key!r}, flush=True); import time; time.sleep(3)"
     run(make(body, report_line=printed.append))
-    assert "marks; it can take hours" in printed[0]
+    assert "is marking objects; this can take hours" in printed[0]
     assert any("Stage 3 of 7 ***" in line for line in printed[1:-1])
     assert printed[-1].endswith("exited with code 0")
 

@@ -390,7 +390,7 @@ class DescribeClocks:
         world.approve(mark)
         world.lake.clock.advance(hours=72 - 1 / 60)
         setattr(world, clock, timedelta(minutes=2))
-        with pytest.raises(StalePlan, match="older than 72 hours"):
+        with pytest.raises(StalePlan, match="older than the limit of 72 hours"):
             world.run(mark)
 
     @pytest.mark.parametrize("clock", ["skew", "store_skew"])
