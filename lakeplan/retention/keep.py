@@ -184,7 +184,7 @@ def prefix_problem(prefix: str) -> str:
         )
     if (wild := re.search(r"[*?]", prefix)) is not None:
         return _with_example(
-            "a prefix has no wildcards: it covers every path that begins with it",
+            "a prefix cannot contain wildcards: it covers every path that begins with it",
             prefix[: wild.start()],
         )
     return ""

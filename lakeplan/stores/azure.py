@@ -240,7 +240,7 @@ class AzureDeleter(BatchDeleter, AzurePlace):
         except (StoreBusy, StorageDenied, StorageNotFound):
             raise
         except StorageError as error:  # the blob itself was deleted, which must be reported
-            return Deletion(key, f"its older versions cannot be listed: {error.message}")
+            return Deletion(key, f"the older versions of the blob cannot be listed: {error.message}")
         return versions
 
     def _send(self, keys: list[str], blobs: list[dict[str, Any]]) -> list[Deletion]:

@@ -226,9 +226,15 @@ class _Reader:
                     f"there is no branch {branch!r} in this test",
                 )
         for name in sorted(set(drawing.branches) & set(drawing.tags)):
-            self._add(self._node.where("tags"), ("tags", name), f"{name!r} is also a branch")
+            self._add(
+                self._node.where("tags"), ("tags", name), f"the tag {name!r} has the same name as a branch"
+            )
         for name in sorted((set(drawing.branches) | set(drawing.tags)) & set(drawing.commits)):
-            self._add(self._node.where("commits"), ("commits", name), f"{name!r} is also a branch or tag")
+            self._add(
+                self._node.where("commits"),
+                ("commits", name),
+                f"the commit {name!r} has the same name as a branch or tag",
+            )
 
     def _check_history(self, drawing: Drawing, expected: tuple[Expected, ...]) -> None:
         """Check everything that requires a drawing without problems."""

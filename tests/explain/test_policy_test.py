@@ -184,7 +184,10 @@ def it_takes_the_servers_time_zone(run: Run) -> None:
             "as_of: soon, commits: {a: {age: 1d}}, branches: {main: a}, goes: {commits: [a]}",
             "not a valid time",
         ),
-        ("commits: {a: {age: 1d}}, branches: {a: a}, goes: {commits: [a]}", "is also a branch or tag"),
+        (
+            "commits: {a: {age: 1d}}, branches: {a: a}, goes: {commits: [a]}",
+            "the same name as a branch or tag",
+        ),
         ("commits: {a: {age: 1d}}, branches: {main: a}, days: {dev: 1}", "no branch 'dev'"),
         (
             "commits: {a: {age: 1d}}, branches: {main: a}, staged: {dev: [x]}, days: {main: 1}",

@@ -132,7 +132,7 @@ def it_takes_a_whole_id_for_no_abbreviation() -> None:
 
 NO_URL = "a prefix is the beginning of a path, not a URL"
 NO_SLASH = "an object path must not begin with a slash or dots"
-NO_WILDCARDS = "a prefix has no wildcards: it covers every path that begins with it"
+NO_WILDCARDS = "a prefix cannot contain wildcards: it covers every path that begins with it"
 LEGAL = "write a prefix such as 'legal/'"
 
 

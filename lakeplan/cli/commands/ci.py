@@ -122,7 +122,7 @@ def run(
     """
     words = split_arguments(line)
     if not words or words[0] == "ci" or words[0] not in SHORT_HELP:
-        named = f"cannot run {words[0]!r}, which is not one of its commands" if words else "needs a command"
+        named = f"does not support the command {words[0]!r}" if words else "needs a command"
         raise UsageError(f"`lakeplan ci run` {named}", hint="Run `lakeplan --help` to list the commands.")
     pipeline = Pipeline(tree, DEFAULT_INTO, split_arguments(arguments))
     return pipeline.validate() if words == ["validate"] else pipeline.run(words)

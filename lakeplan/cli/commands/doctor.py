@@ -27,7 +27,7 @@ from lakeplan.values.units import count_of
 
 VANISHING = (
     "this is a CI job (CI is set), and the state is in a local folder, which is lost when the job ends."
-    " Drift and history then have no data"
+    " After that, drift and history have no data"
 )
 
 
