@@ -156,11 +156,13 @@ EMPTY_GC = "this value is empty; to remove the gc settings from the server, writ
                 ("//", "an object path must not begin with a slash or dots; write a prefix such as 'legal/'"),
                 (
                     "legal/*",
-                    "a prefix cannot contain wildcards: it covers every path that begins with it; write 'legal/'",
+                    "a prefix cannot contain wildcards: it covers every path that begins with it; write"
+                    " 'legal/'",
                 ),
                 (
                     "'*'",
-                    "a prefix cannot contain wildcards: it covers every path that begins with it; write a prefix",
+                    "a prefix cannot contain wildcards: it covers every path that begins with it; write a"
+                    " prefix",
                 ),
                 (
                     "lakefs://repo/main/legal/",
