@@ -32,6 +32,7 @@ from lakeplan.stores.faults import (
     AZURE_CODES,
     DAMAGED,
     Kind,
+    code_of,
     error_of,
     is_missing_object,
     reason_of,
@@ -271,7 +272,7 @@ class AzureDeleter(BatchDeleter, AzurePlace):
                 yield index, self._answer(keys[index], part)
 
     def _answer(self, key: str, part: Any) -> Deletion:
-        code = str(part.headers.get("x-ms-error-code", ""))
+        code = code_of(part.headers.get("x-ms-error-code"))
         kind = AZURE_CODES.get(code)
         if kind is Kind.NO_CONTAINER:
             raise error_of(kind, self._url)
@@ -287,7 +288,7 @@ class AzureDeleter(BatchDeleter, AzurePlace):
 
     def _refused(self, parts: list[Any]) -> StorageError:
         for part in parts:
-            code = str(part.headers.get("x-ms-error-code", ""))
+            code = code_of(part.headers.get("x-ms-error-code"))
             if kind := AZURE_CODES.get(code):
                 return error_of(kind, self._url, detail=code)
         return error_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -200,7 +201,7 @@ def translate_boto_error(error: Exception, where: str) -> StorageError:
     """Return the error for an error of botocore. It has the code or the class, never the library's text."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
-        code = str(response.get("Error", {}).get("Code", ""))
+        code = code_of(response.get("Error", {}).get("Code"))
         status = str(response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
         kind = S3_CODES.get(code) or S3_CODES.get(status)
         if kind is Kind.UNCLEAR and getattr(error, "operation_name", "") == "HeadObject":
@@ -214,7 +215,7 @@ def translate_boto_error(error: Exception, where: str) -> StorageError:
 def translate_azure_error(error: Exception, where: str) -> StorageError:
     """Return the error for an error of azure-core or azure-storage-blob, by its code or its class."""
     known = getattr(error, "error_code", None)  # an enum's member, or a text that the library does not know
-    code = str(getattr(known, "value", known) or "")
+    code = code_of(getattr(known, "value", known))
     status = getattr(error, "status_code", None)
     kind = AZURE_CODES.get(code) or _azure_status(status) or _by_class(error, AZURE_CLASSES, Kind.SETTINGS)
     detail = f"{code or type(error).__name__}" + (f" (status {status})" if status else "")
@@ -243,6 +244,16 @@ def is_missing_object(error: StorageError) -> bool:
 def is_unsupported(error: StorageError) -> bool:
     """Return whether the store does not support this kind of request."""
     return error.message == Kind.UNSUPPORTED.value.message
+
+
+CODE = re.compile("[A-Za-z0-9]{1,64}", re.ASCII)
+
+
+def code_of(value: object) -> str:
+    """Return an error code of a response, or "" for a text in its place, which may quote the request and thus
+    a credential."""
+    text = str(value or "")
+    return text if CODE.fullmatch(text) else ""
 
 
 def reason_of(code: str, kind: Kind | None) -> str:

@@ -17,6 +17,7 @@ from lakeplan.stores.faults import (
     DAMAGED,
     S3_CODES,
     Kind,
+    code_of,
     error_of,
     is_missing_object,
     is_unsupported,
@@ -283,8 +284,7 @@ class S3Deleter(BatchDeleter, S3Place):
         """Return whether GET of the first byte finds no object. Only S3's error code for a missing object
         counts: a 404 of a proxy, or a refusal, is an error."""
         try:
-            body = self._client.get().get_object(**self._at(key), Range="bytes=0-0")["Body"]
-            body.close()
+            self._client.get().get_object(**self._at(key), Range="bytes=0-0")["Body"].close()
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code")
             if code in ("NoSuchKey", "InvalidRange", "InvalidObjectState"):
@@ -499,7 +499,7 @@ def _answer_of(error: BaseException | None) -> dict[str, Any]:
 
 def _failure(item: dict[str, Any]) -> Failure:
     """Return the reason of an entry. It names a lock, but omits the store's text."""
-    code = str(item.get("Code", ""))
+    code = code_of(item.get("Code"))
     if code == "PreconditionFailed":
         return CHANGED, False
     kind = S3_CODES.get(code)

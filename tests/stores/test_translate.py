@@ -116,6 +116,20 @@ def it_translates_azure_by_code_then_status_then_class() -> None:
     assert "TEXT" not in f"{found} {found.hint} {found.detail}"
 
 
+def it_shows_no_text_in_the_place_of_a_code() -> None:
+    """A proxy may quote the request there, with its signature."""
+    quoted = "GET /c?sv=2026&sig=TEXT%3D"
+    boto = {"Error": {"Code": quoted}, "ResponseMetadata": {"HTTPStatusCode": 400}}
+    azure = HttpResponseError("x")
+    azure.error_code = quoted  # type: ignore[attr-defined]
+    azure.status_code = 400
+    for found in (
+        translate_boto_error(ClientError(boto, "GetObject"), "s3://b/k"),
+        translate_azure_error(azure, "x"),
+    ):
+        assert "TEXT" not in f"{found} {found.hint} {found.detail}"
+
+
 def it_says_where_azure_s_answer_was_damaged_because_it_may_be_a_bug() -> None:
     with pytest.raises(StoreBusy) as caught, azure_errors("x"):
         raise TypeError("TEXT")
