@@ -184,13 +184,13 @@ def _warnings(row: documents.CheckedRow) -> Iterator[str]:
     yield from row["holds"]
     if row["unconfirmed"]:
         yield (
-            f"{count_of(row['unconfirmed'], 'object')} reported as missing or as having the wrong size based"
-            " on the listing alone, because there are too many to check individually"
+            f"{count_of(row['unconfirmed'], 'object is', 'objects are')} reported as missing or as having the"
+            " wrong size based on the listing alone, because there are too many to check individually"
         )
     if row["outside"]["objects"]:
         yield f"not checked: {volume(row['outside'])} at addresses outside the namespace"
     if row["unusual"]:
-        yield f"not checked: {count_of(row['unusual'], 'object')} at keys with empty or dot segments"
+        yield f"not checked: {count_of(row['unusual'], 'object')} whose keys contain empty segments, . or .."
     if any(one["named_by"] == ["tag"] for one in row["findings"]):
         yield (
             "tags do not protect data on a server: objects that only a tag references may have expired under"

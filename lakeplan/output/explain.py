@@ -27,7 +27,7 @@ _STATUS = {
     "young": ("EXPIRES SOON: nothing keeps it, but it is younger than the minimum age", "bold yellow"),
     "at_risk": ("AT RISK: the server would delete it although the documented rule keeps it", "bold red"),
     "expired": ("EXPIRES: no rule keeps it", "bold red"),
-    "never_committed": ("EXPIRES: it is neither in a commit nor an uncommitted change", "bold red"),
+    "never_committed": ("EXPIRES: it is in neither a commit nor an uncommitted change", "bold red"),
     "unknown": (
         "UNKNOWN: some of the data that decides this could not be read (see the notes)",
         "bold yellow",
@@ -129,8 +129,8 @@ _PROTECTIONS = {
     "repository": "full address in repository",
 }
 _ENDS = {
-    "marked": "would be deleted, not approved",
-    "approved": "would be deleted, approved",
+    "marked": "would be deleted (not approved)",
+    "approved": "would be deleted (approved)",
     "kept": "kept",
     "deleted": "DELETED",
     "quarantined": "moved to QUARANTINE",
@@ -271,7 +271,7 @@ def _walk(verdict: documents.Verdict) -> str:
     marks = [p for p in walk if p["outcome"] in ("head", "young", "marks")]
     if marks:
         if marks[0]["outcome"] == "head":
-            return f"{_walker(marks[0])} starts here: a HEAD is kept"
+            return f"{_walker(marks[0])} starts at this commit, because it is a HEAD"
         return f"{_walker(marks[0])} marks it"
     passes = [p for p in walk if p["outcome"] == "passes"]
     text = f"{_walker(passes[0])} visits it but does not mark it" if passes else "no walk marks it"

@@ -76,7 +76,8 @@ def _summary(mark: MarkDocument, cost: Money) -> html.Section:
         el("p", f"A sweep of this mark would delete {volume(goes, cost)} (sweep.mode: {mode}).", cls="lead"),
         el(
             "p",
-            f"Blocked: these repositories could not be read and may refer to objects here: {unreadable}",
+            "Blocked: these repositories could not be read and may refer to objects in this namespace:"
+            f" {unreadable}",
             cls="alert",
         )
         if unreadable

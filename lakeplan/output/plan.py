@@ -213,7 +213,9 @@ def _left_out(page: Page, document: ApplyDocument) -> None:
         page.heading("Not written", "in the tree but not in the plan; plan again to have them reviewed")
         page.line(names(keys), indent=2)
     if document["unexpanded"]:
-        page.heading("Unexpanded", "branches newer than the plan that match a pattern in the tree")
+        page.heading(
+            "Unexpanded", "branches that were created after the plan and match a pattern in the tree"
+        )
         for key, branches in document["unexpanded"].items():
             text = f"{count_of(len(branches), 'branch')}: {names(branches, _BRANCHES_SHOWN)}"
             page.hanging(Cell("!", "bold yellow"), page.join(Cell(f"{key}: ", "bold"), text))

@@ -29,7 +29,10 @@ _FEWEST = 25
 _HEIGHT = 260
 _DAY = 86_400
 _TICKS = (1, 3, 7, 14, 30, 90, 180, 365, 730, 1825, 3650)
-_NO_DATES = "The plan file has dates only for branches that policies delete. Add a history (see Notes)."
+_NO_DATES = (
+    "The plan file has dates only for branches that policies delete. To see the dates of all branches, add"
+    " the history to the report (see Notes)."
+)
 _AGE = "at least"
 
 
@@ -137,7 +140,7 @@ def _known(value: int | None) -> html.Cell:
 
 def _deleted_at(row: Json) -> html.Cell:
     if row["goes_at"] is None:
-        kept = "kept; the stored policies delete it" if row["before_at"] else "kept"
+        kept = "kept, although the stored policies would delete it" if row["before_at"] else "kept"
         return (kept, {"data_sort": "9"})
     new = "" if row["before_at"] else ", newly"
     return (f"{moment(row['goes_at'])} by {row['policy']}{new}", {"data_sort": row["goes_at"]})
@@ -183,7 +186,7 @@ def _words(timeline: Json, cost: Money) -> Markup | None:
         items.append(el("li", el("strong", when), f": {count_of(m['commits'], 'commit')}, {objects}, {goes}"))
     if not items:
         return None
-    return join([el("p", "Data that expires by then because of this plan:"), el("ul", items)])
+    return join([el("p", "Data that expires by the following times because of this plan:"), el("ul", items)])
 
 
 def _commits(timeline: Json) -> Markup:

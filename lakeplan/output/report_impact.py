@@ -195,7 +195,9 @@ def _details(repository: Json, *, is_open: bool) -> Markup:
             el("p", el("strong", UNKNOWN), f": {impact['reason'] or plan_impact.NO_REASON}", cls="alert")
         )
     elif impact["status"] == "not_asked":
-        words.append(el("p", "Its impact was not computed because nothing would be written here."))
+        words.append(
+            el("p", "The impact was not computed, because nothing would be written to this repository.")
+        )
     elif impact["reason"]:
         words.append(el("p", impact["reason"]))
     owner = f", owned by {repository['owner']}" if repository["owner"] else ""

@@ -127,7 +127,7 @@ _CLASSES: Mapping[documents.ClassName, tuple[str, str]] = {
     "uncertain_address": ("uncertain address", "kept: an address with an unusual spelling may refer to it"),
     "near_limit": (
         "near a cutoff",
-        "kept: within sweep.margin, or by the newest expansion of the tree's patterns",
+        "kept: within sweep.margin of a cutoff, or by the latest expansion of the tree's patterns",
     ),
 }
 
@@ -178,7 +178,7 @@ def _total(page: Page, document: documents.MarksDocument, stage: MarkStage) -> N
     title, end = {
         "marked": ("Marked:", "Nothing was deleted."),
         "approved": ("Approved:", "Nothing was deleted."),
-        "begun": ("Not finished:", "A sweep began to delete them but did not finish."),
+        "begun": ("Not finished:", "A sweep began to delete these objects but did not finish."),
     }[stage]
     errors = f"; {failed} failed" if failed else ""
     text = f"{volume(total)} in {count_of(len(marks), 'repository')}{errors}. {end}"
@@ -220,7 +220,7 @@ def _mark(page: Page, mark: documents.MarkDocument) -> None:
     if mark["unreadable"]:
         unreadable = count_of(len(mark["unreadable"]), "repository")
         named = ", ".join(sorted(mark["unreadable"])[:5])
-        text = f"{unreadable} on the server could not be read ({named}) and may refer to objects here"
+        text = f"{unreadable} on the server could not be read ({named}) and may refer to objects in this namespace"
         page.labelled("blocked:", "bold red", text)
 
 
@@ -419,8 +419,8 @@ def render_restore(document: documents.RestoreDocument, console: Console) -> Non
     if document["collectable_again"]:
         text = (
             f"no kept commit contains {count(document['collectable_again'])} of them, so the next collection"
-            " may delete them again after sweep.min_age. Lengthen the retention, or create a branch at the"
-            " commit."
+            " may delete them again after sweep.min_age. Lengthen the retention, or create a branch at a"
+            " commit that contains them."
         )
         page.labelled("note:", "bold yellow", text)
 

@@ -116,8 +116,8 @@ def it_says_what_was_not_checked() -> None:
     made = document(outside={"objects": 3, "size_bytes": 9}, unusual=2, unconfirmed=4)
     for text in (shown(made), check_markdown(made)):
         assert "3 objects, 9 B at addresses outside the namespace" in text
-        assert "2 objects at keys with empty or dot segments" in text
-        assert "4 objects reported as missing" in text
+        assert "2 objects whose keys contain empty segments, . or .." in text
+        assert "4 objects are reported as missing" in text
 
 
 def it_says_that_tags_do_not_protect_data() -> None:

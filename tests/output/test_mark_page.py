@@ -112,7 +112,7 @@ def it_says_what_blocks_it() -> None:
     }
     page = render_mark_page(document(gates=[refused], unreadable={"other": "403"}))
     assert "sweep-limit" in page
-    assert "could not be read and may refer to objects here: other" in page
+    assert "could not be read and may refer to objects in this namespace: other" in page
 
 
 def it_can_be_redacted() -> None:

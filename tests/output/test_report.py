@@ -198,7 +198,7 @@ class DescribeWhatItSays:
 
     def it_says_that_nothing_was_asked_of_what_does_not_change(self, plans: Any) -> None:
         document = report_page_document(plans.make(plans.unchanged("a")), targets=["prod/a"])
-        assert "Its impact was not computed" in Reader(render_report(document)).text
+        assert "The impact was not computed" in Reader(render_report(document)).text
 
     def it_is_rendered_from_json_alone(self, page: str) -> None:
         assert render_report(json.loads(json.dumps(report_pages.full()))) == page
