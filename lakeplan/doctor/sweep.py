@@ -161,7 +161,10 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
     if facts.versioned and versions is Versions.MARKER:
         text = "the store keeps older versions of deleted objects, which still cost money"
         yield Check(
-            "versions", "warn", text, "Set sweep.versions: all, or add a lifecycle rule to the store."
+            "versions",
+            "warn",
+            text,
+            "Set sweep.versions to all, or add a lifecycle rule for older versions to the store.",
         )
     elif facts.versioned is None:
         text = (
@@ -170,7 +173,9 @@ def check_facts(store: SweepStore, versions: Versions) -> Iterator[Check]:
         hint = "Grant s3:GetBucketVersioning or storage.buckets.get. On Azure, check the account's settings."
         yield Check("versions", "warn", text, hint)
     else:
-        text = "kept, and sweep.versions: all deletes them too" if facts.versioned else "none are kept"
+        text = (
+            "kept, but a sweep deletes them too (sweep.versions: all)" if facts.versioned else "none are kept"
+        )
         yield Check("versions", "ok", text)
     if facts.soft_delete:
         text = "soft delete is on, so deleted objects keep using space, and lakeplan refuses to create marks"

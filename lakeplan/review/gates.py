@@ -121,7 +121,7 @@ class GateOverrides:
         ]
         if decided.outcome is not GateOutcome.REFUSED or not overridden or not all(overridden):
             return decided
-        text = "overridden in every repository that contributes"
+        text = "overridden in every repository that contributes to this figure"
         return replace(judged, outcome=GateOutcome.OVERRIDDEN, opens_with=text)
 
     @staticmethod

@@ -106,8 +106,8 @@ def restore(
             site, mark, {address: copies[address] for address in chosen}, ports, lease.renew, run.sleep
         )
         others = sum(size != copies[address] for address, size in existing.items())
-        why = "not replaced, because an object of a different size is now at the address"
-        other_note = f"{why}: {others:,}" if others else ""
+        why = "not replaced, because an object of a different size is now at the same address"
+        other_note = f"{count_of(others, 'object was', 'objects were')} {why}" if others else ""
         document: RestoreDocument = {
             "format": RESTORE_FORMAT,
             "mark_id": mark.mark_id,

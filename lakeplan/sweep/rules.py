@@ -99,7 +99,7 @@ def _limit(value: float, limit: float | None, unit: str) -> Verdict | None:
     if limit is None:
         return None
     shown = (
-        f"{percent_text(value, limit)} percent of the old objects"
+        f"{percent_text(value, limit)} percent of the objects older than sweep.min_age"
         if unit == "percent"
         else f"{value:,} {unit}"
     )

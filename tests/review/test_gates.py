@@ -578,7 +578,7 @@ class DescribeTheWholePlan:
         quiet = a_plan(horizon(expire=1), name="quiet", branch_lifecycle=PoliciesPlan(Action.CHANGE))
         (gate,) = [g for g in plan_gates([one, quiet], Safety(), overrides) if g.gate == "deleted-branches"]
         assert gate.outcome is GateOutcome.OVERRIDDEN
-        assert gate.opens_with == "overridden in every repository that contributes"
+        assert gate.opens_with == "overridden in every repository that contributes to this figure"
 
     def it_sums_what_was_read_at_each_moment(self):
         def at(expire: int) -> Impact:

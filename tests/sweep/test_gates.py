@@ -122,7 +122,7 @@ def it_reports_what_it_measured_against_which_limit() -> None:
             25.0,
             10.0,
             "percent",
-            "25.0 percent of the old objects would be deleted; the limit is 10.0",
+            "25.0 percent of the objects older than sweep.min_age would be deleted; the limit is 10.0",
         ),
         ("expired-bytes", 2500, 3000, "bytes", "2,500 bytes would be deleted; the limit is 3,000"),
         ("sweep-limit", 1500, 1000, "objects", "1,500 objects would be deleted; the limit is 1,000"),

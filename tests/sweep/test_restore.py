@@ -217,7 +217,7 @@ def it_copies_back_what_is_in_quarantine_and_writes_down_what_came_of_it(case: C
         "failed": 0,
         "failures": {},
         "collectable_again": 1,
-        "note": "not replaced, because an object of a different size is now at the address: 1",
+        "note": "1 object was not replaced, because an object of a different size is now at the same address",
     }
     assert case.back() == {"data/a", "data/b"}
     assert case.order == ["lease", "renew", "inspect", "renew", "copy", "copy", "released"]
@@ -243,7 +243,7 @@ def it_says_why_it_is_not_known_what_a_collection_may_delete_again(case: Case) -
     assert document["collectable_again"] is None
     assert document["note"] == (
         "the objects that are needed now could not be determined (no server);"
-        " not replaced, because an object of a different size is now at the address: 1"
+        " 1 object was not replaced, because an object of a different size is now at the same address"
     )
 
 
@@ -502,7 +502,7 @@ class DescribeAStoreThatFails:
         document = case.restore()
         assert (document["restored"], document["already_there"], document["failed"]) == (1, 1, 1)
         assert document["failures"] == {"data/not": "the answer was cut short"}
-        assert document["note"].startswith("not replaced, because an object of a different size")
+        assert document["note"].startswith("1 object was not replaced, because an object of a different size")
 
     def it_asks_again_while_the_store_does_not_answer(self, case: Case) -> None:
         """The answer to a copy was lost, and so are those to whether it is there."""
@@ -558,7 +558,7 @@ class DescribeAStoreThatFails:
         case.store.before = write
         document = case.restore()
         assert (document["restored"], document["already_there"], document["failed"]) == (1, 1, 0)
-        assert document["note"].startswith("not replaced, because an object of a different size")
+        assert document["note"].startswith("1 object was not replaced, because an object of a different size")
 
     def it_counts_an_object_as_restored_if_its_own_lost_request_conflicts_with_the_next(
         self, case: Case
