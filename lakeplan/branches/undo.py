@@ -128,11 +128,8 @@ def _to_restore(record: DeletionRecord, options: UndoOptions) -> dict[str, Delet
     deleted, are included if the run or the branches are named."""
     named = options.run_id is not None or options.branches
     wanted = {Fate.DELETED, Fate.INTENDED, *([Fate.SEEN] if named else [])}
-    return {
-        name: deletion
-        for name, deletion in record.branches.items()
-        if deletion.fate in wanted and (not options.branches or name in options.branches)
-    }
+    chosen = options.branches or record.branches
+    return {name: one for name, one in record.branches.items() if one.fate in wanted and name in chosen}
 
 
 def _undo(

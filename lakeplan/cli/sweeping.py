@@ -231,15 +231,12 @@ def open_collector(session: Session, site: Site, options: CollectorChoice) -> Sp
     check_conf({key: value for key, value in chosen.items() if "lakefs." in key}, option="--spark-conf")
     conf = parse_spark_conf(options.collector_conf, "--collector-conf")
     credentials = session.credentials(site.server.name)
+    keys = credentials.access_key_id.reveal(), credentials.secret_access_key.reveal()
     storage = site.server.storages.get(site.repository.storage_id)
     bind_storage(session, site.server, storage)
     return SparkSubmit(
         SubmitOptions(options.spark_submit, options.collector, conf),
-        LakefsAccess(
-            site.server.endpoint_url,
-            credentials.access_key_id.reveal(),
-            credentials.secret_access_key.reveal(),
-        ),
+        LakefsAccess(site.server.endpoint_url, *keys),
         storage_access(
             site.repository.storage_namespace,
             endpoint_url=storage.endpoint_url if storage else None,

@@ -216,9 +216,7 @@ class _Reader:
     def _count(self, values: int) -> None:
         self.values += values
         if self.values > self.most:
-            raise limits.TooLarge(
-                f"a structure in its metadata has more than the limit of {self.most:,} values"
-            )
+            raise limits.TooLarge(f"a structure in its metadata has more than {self.most:,} values")
 
     def _skip(self, kind: int, at: int, depth: int) -> int:
         """The position after the value at a position."""

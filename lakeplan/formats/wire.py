@@ -127,8 +127,7 @@ def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
     Raises FormatError for anything but protobuf. That includes groups, which proto3 does not have.
     """
-    position, end = 0, len(data)
-    fields = 0
+    position, end, fields = 0, len(data), 0
     while position < end:
         fields += 1
         if fields > limits.MESSAGE_FIELDS:

@@ -220,7 +220,8 @@ def _mark(page: Page, mark: documents.MarkDocument) -> None:
     if mark["unreadable"]:
         unreadable = count_of(len(mark["unreadable"]), "repository")
         named = ", ".join(sorted(mark["unreadable"])[:5])
-        text = f"{unreadable} on the server could not be read ({named}) and may refer to objects in this namespace"
+        what = f"{unreadable} on the server could not be read ({named})"
+        text = f"{what} and may refer to objects in this namespace"
         page.labelled("blocked:", "bold red", text)
 
 

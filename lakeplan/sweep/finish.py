@@ -192,15 +192,7 @@ def _record(
 
 RUNS_FORMAT: Final = "lakeplan.collector-runs/v1"
 NO_SUMMARY = "no summary: the run did not finish, or a lakeplan sweep rejected its mark"
-_UNKNOWN: CollectorRunRow = {
-    "run_id": "",
-    "by": "",
-    "objects": None,
-    "success": None,
-    "started": "",
-    "cutoff": "",
-    "note": "",
-}
+_UNKNOWN = CollectorRunRow(run_id="", by="", objects=None, success=None, started="", cutoff="", note="")
 
 
 def collector_reports(tree: DesiredTree, selection: Selection, ports: SweepPorts) -> CollectorRunsDocument:

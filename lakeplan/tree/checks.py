@@ -120,9 +120,8 @@ class SettingsCheck:
         for here, item in _items(node, "", path):
             named = [key for key in HOLD_TARGETS if key in item.items]
             if len(named) != 1:
-                self._problems.add(
-                    item.source, here, "a hold needs exactly one of prefix, branch, tag or commit"
-                )
+                text = "a hold needs exactly one of prefix, branch, tag or commit"
+                self._problems.add(item.source, here, text)
             if "branch" in named:
                 self._pattern(item.items["branch"], (*here, "branch"))
             if "tag" in named:
@@ -172,9 +171,7 @@ class SettingsCheck:
         if is_glob(name):
             text = f"{name!r} is a glob, not a branch name; write `pattern: {name}` instead"
         else:
-            text = (
-                f"{name!r} is not a valid branch name: use letters, digits, _ and -, and do not begin with -"
-            )
+            text = f"{name!r} is not a valid branch name: use letters, digits, _ and -, with no leading -"
         self._problems.add(node.source, path, text)
 
     def _pattern(
@@ -211,10 +208,7 @@ class SettingsCheck:
         if "remove" in item.items:
             extra = [key for key in item.items if key != "remove" and key not in identities]
             if extra:
-                text = (
-                    "an item with `remove: true` cannot have other settings, but this item has"
-                    f" {', '.join(extra)}"
-                )
+                text = f"an item with `remove: true` cannot also have {', '.join(extra)}"
                 self._problems.add(item.where("remove"), path, text)
             if not any(key in item.items for key in identities):
                 self._problems.add(item.source, path, f"`remove: true` needs {' or '.join(identities)}")
@@ -225,14 +219,12 @@ class SettingsCheck:
 
     def _once(self, places: dict[tuple[str, str], Source], by: str, item: MapNode, path: NodePath) -> None:
         node = item.items.get(by)
-        name = text_of(node)
-        if node is None or name is None:
+        if node is None or (name := text_of(node)) is None:
             return
         first = places.setdefault((by, name), node.source)
         if first is not node.source:
-            self._problems.add(
-                node.source, (*path, by), f"{by} {name!r} appears twice; the first is at {first}"
-            )
+            text = f"{by} {name!r} appears twice; the first is at {first}"
+            self._problems.add(node.source, (*path, by), text)
 
 
 def text_of(node: Node | None) -> str | None:
