@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from azure.core import MatchConditions
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, ServiceResponseError
 from azure.core.paging import ItemPaged
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobPrefix, BlobProperties, BlobServiceClient, ContainerClient
@@ -68,7 +68,9 @@ class AzureClient(LazyClient[ContainerClient]):
             "read_timeout": self._access.read_seconds,
         }
         settings = LIMITS | {name: seconds for name, seconds in given.items() if seconds is not None}
-        settings["transport"] = RequestsTransport(session=bounded_session(), session_owner=False, **settings)
+        session = bounded_session()
+        session.hooks["response"].append(_check_request_id)
+        settings["transport"] = RequestsTransport(session=session, session_owner=False, **settings)
         retries = {"retry_total": 0} if self._once else RETRIES
         try:
             # A redirect would be signed again, for any host that the store names.
@@ -77,6 +79,18 @@ class AzureClient(LazyClient[ContainerClient]):
         except (AzureError, ValueError) as error:
             # Without a cause, because the library's text may quote the credential.
             raise translate_azure_error(error, self._location.url) from None
+
+
+REQUEST_ID = "x-ms-client-request-id"
+
+
+def _check_request_id(response: Any, **_: object) -> None:
+    """Raise ServiceResponseError for the response to another request, such as one that a proxy kept.
+    Azure returns the id of each request. Its SDKs for Java and .NET check that too."""
+    returned = response.headers.get(REQUEST_ID)
+    if returned is not None and returned != response.request.headers.get(REQUEST_ID):
+        response.close()
+        raise ServiceResponseError("the response to another request")
 
 
 @contextmanager

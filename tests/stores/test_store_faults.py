@@ -369,6 +369,24 @@ class DescribeAzureOnABadDay:
             with pytest.raises(StoreBusy, match="damaged"):
                 request()
 
+    def it_takes_no_answer_to_another_request(
+        self, store: SweepStore, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A proxy may swap answers, or send one again that it kept."""
+        monkeypatch.setattr("lakeplan.stores.azure_client.RETRIES", {"retry_total": 0})
+        other = {"x-ms-client-request-id": "cbf5bd1e-0000-11f1-864a-02fc00000001", "ETag": '"0x1"'}
+        gone = other | {"x-ms-error-code": "BlobNotFound"}
+        faulty.arm(Rule(Answer(201, "", other), method="PUT"))
+        faulty.arm(Rule(Answer(404, "", gone), method="GET"), Rule(Answer(404, "", gone), method="HEAD"))
+        for request in (
+            lambda: store.create("_lakeplan/a", b"mine"),
+            lambda: store.put("_lakeplan/a", b"mine"),
+            lambda: store.is_gone(KEYS[0]),
+            lambda: store.stat(KEYS[0]),
+        ):
+            with pytest.raises(StoreBusy, match="damaged"):
+                request()
+
     def it_knows_its_own_deletion_of_a_record_when_the_answer_was_lost(
         self, store: SweepStore, faulty: FaultyStore
     ) -> None:
