@@ -201,7 +201,9 @@ def _read(site: Site, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
         until = None if content["until"] is None else date.fromisoformat(content["until"])
         held = HeldCommit(content["kind"], content["name"], content["commit"], until)
         if _folder((held.kind, held.name)) + _file(held.commit_id) != stored.key:
-            raise FormatError(f"{_WHAT} is damaged: it is in the wrong place", where=where, hint=_HINT)
+            raise FormatError(
+                f"{_WHAT} is damaged: its path does not match its content", where=where, hint=_HINT
+            )
         record.commits[held.commit_id] = held
         names[folder] = (held.kind, held.name)
     return {names[folder]: record for folder, record in by_folder.items() if folder in names}

@@ -167,7 +167,7 @@ def _prepare(site: Site) -> tuple[UncommittedRun, ...]:
     raise StalePlan(
         f"the server listed no uncommitted data, although branch {branch} has uncommitted changes",
         where=site.key,
-        hint="Run the command again when fewer branches are being deleted.",
+        hint="Wait until no branches are being deleted, then run the command again.",
     )
 
 
@@ -187,7 +187,9 @@ def _on_branches(site: Site) -> frozenset[str] | LakeplanError:
         try:
             for address in reader.list_addresses(name, branch):
                 if next(listed) > MOST_ON_BRANCHES:
-                    raise LakeplanError(f"the branches have more than {MOST_ON_BRANCHES:,} objects in total")
+                    raise LakeplanError(
+                        f"the branches have more objects than the limit of {MOST_ON_BRANCHES:,} in total"
+                    )
                 addressed.update(addresses.staged(address))
         except RepositoryNotFound:
             raise
@@ -243,7 +245,7 @@ def _files(site: Site, run: UncommittedRun) -> list[str]:
             f"the server wrote uncommitted addresses to {run.location}, but in this storage that"
             f" folder {what}",
             where=f"{site.key}: {site.store.url}",
-            hint="Check that servers.<name>.storages points to the storage that the server uses.",
+            hint="Check that servers.<name>.storages points to the location that the server uses.",
         )
     return keys
 
@@ -257,7 +259,7 @@ def _relative(site: Site, location: str) -> str:
     raise LakeplanError(
         f"the server wrote uncommitted addresses outside the repository's namespace ({location})",
         where=f"{site.key}: {site.repository.storage_namespace}",
-        hint="Exclude this repository from sweeps.",
+        hint="To exclude this repository from the sweep, select the other repositories with --target.",
     )
 
 
@@ -268,10 +270,10 @@ def _check_storage(site: Site, graph: CommitGraph) -> None:
     held = next((id for id in sorted(heads) if id), None)
     if held is not None and site.store.stat(metadata_key(held)) is None:
         raise LakeplanError(
-            f"metarange {held} of a branch HEAD is not in this storage, so the server uses a different"
-            " storage",
+            f"the metarange {held} of a branch's HEAD is not in this storage location, so the server must be"
+            " using a different one",
             where=f"{site.key}: {site.store.url}",
-            hint="Check servers.<name>.storages.",
+            hint="Check that servers.<name>.storages points to the location that the server uses.",
         )
 
 

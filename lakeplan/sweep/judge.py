@@ -160,8 +160,8 @@ def check_readable(mark: Mark) -> None:
         named = ", ".join(sorted(mark.unreadable)[:5])
         raise GateRefused(
             f"lakeplan could not read {count_of(len(mark.unreadable), 'other repository')} on the server"
-            f" ({named}), which may contain full addresses into this namespace",
+            f" ({named}), whose data may include full addresses of objects in this namespace",
             where=mark.where,
-            hint="Grant this tree's lakeFS user read access to them (retention and List"
+            hint="Grant this tree's lakeFS user read access to these repositories (retention and List"
             " permissions), then run `lakeplan sweep mark` again.",
         )

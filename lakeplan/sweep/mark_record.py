@@ -201,7 +201,11 @@ def read_mark(data: bytes, *, name: str) -> Mark:
     formatted = records.record({"format": records.text})
     version = records.read_record(data, formatted, what=what, where=name, hint=hint)["format"]
     if version != MARK_FORMAT:
-        raise FormatError(f"the format of this mark is {version}, not {MARK_FORMAT}", where=name, hint=hint)
+        raise FormatError(
+            f"the format of this mark is {version}, but this version of lakeplan reads {MARK_FORMAT}",
+            where=name,
+            hint=hint,
+        )
     document = records.read_record(data, _DOCUMENT, what=what, where=name, hint=hint)
     try:
         return _mark(document)

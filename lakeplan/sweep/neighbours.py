@@ -306,13 +306,14 @@ def _check_owner(site: Site) -> None:
         raise LakeplanError(
             "the record of this namespace's owner cannot be read",
             where=where,
-            hint="Inspect the record manually.",
+            hint="Inspect this file. If no other repository uses the namespace, delete the file and run the"
+            " command again.",
         ) from None
     if not same:
         raise LakeplanError(
             f"this namespace belongs to {named}, not to {site.key}",
             where=where,
-            hint="If only the address of the server changed, correct the record by hand.",
+            hint="If only the address of the server has changed, correct the address in this file by hand.",
         )
 
 

@@ -145,7 +145,7 @@ class OfficialSweeper:
             )
         if why := self._kept_now(request):
             raise GateRefused(
-                f"the mark has objects that must be kept now: they were {why}",
+                f"the mark contains objects that must be kept now, because they were {why}",
                 where=self._where,
                 hint="Run the command again when these objects may be deleted, or run `lakeplan sweep mark`"
                 " again.",

@@ -307,7 +307,8 @@ def _check_over(site: Site, mark_id: str) -> None:
     summary = read_summary(site.store, mark_id)
     if summary is None or not is_over(summary):
         raise LakeplanError(
-            f"the sweep of mark {mark_id} is not finished, so its copies in quarantine may be the only ones",
+            f"the sweep of mark {mark_id} is not finished, so its copies in quarantine may be the only ones"
+            " left",
             where=site.key,
             hint=continue_or_abort(mark_id),
         )

@@ -122,7 +122,11 @@ def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
             f" {quarantine_prefix(mark_id)} by hand.",
         )
     if mark.key != site.key or mark.mark_id != mark_id:
-        raise LakeplanError(f"the mark belongs to {mark.key}", where=where, hint=MARK_AGAIN)
+        raise LakeplanError(
+            f"this file contains mark {mark.mark_id} of {mark.key}, not mark {mark_id} of {site.key}",
+            where=where,
+            hint=MARK_AGAIN,
+        )
     return stored
 
 
@@ -141,7 +145,9 @@ def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = No
     mark = read_mark(data, name=where)
     if sum(part.rows for part in mark.marked.going) != mark.to_delete.objects:
         raise StalePlan(
-            "the number of objects in the mark differs from its total", where=where, hint=MARK_AGAIN
+            "the number of objects in the mark differs from the total in its record",
+            where=where,
+            hint=MARK_AGAIN,
         )
     return StoredMark(mark, digest_of(data), recorded=digest is not None)
 

@@ -95,7 +95,9 @@ def restore(
         chosen = sorted(address for address, takes in chosen_paths.items() if takes)
         if not chosen:
             raise UsageError(
-                "no object in quarantine matches", where=mark.where, hint="Check --path and --commit."
+                "no object in quarantine matches the selection",
+                where=mark.where,
+                hint="Check --path and --commit.",
             )
         parts = mark.marked.going if wanted is None else wanted.parts
         needed, note = _needed_or_why(site, mark, parts, ports, lease.renew, by_text(run))
@@ -265,9 +267,9 @@ def _of_commit(site: Site, mark: Mark, ports: SweepPorts, commit: str) -> frozen
     held = ports.marker.held_again(request, limit=MOST_NEEDED)
     if len(held) > MOST_NEEDED:
         raise LakeplanError(
-            f"more than {MOST_NEEDED:,} objects would be restored at once",
+            f"the command would restore more objects than the limit of {MOST_NEEDED:,}",
             where=site.key,
-            hint="Restore them in parts with --path.",
+            hint="Restore the objects in several runs, each with a different --path.",
         )
     return held
 

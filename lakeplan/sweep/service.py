@@ -481,16 +481,16 @@ def _not_one(mark_id: str, search: _Search) -> LakeplanError:
         )
     if search.others:
         return LakeplanError(
-            f"the state has no mark {mark_id}, and no repository confirms the record in its namespace:"
-            f" {_named(search.others)}",
+            f"the state has no mark {mark_id}, and the records of it in these repositories' namespaces cannot"
+            f" be confirmed: {_named(search.others)}",
             where=f"{folder}{MARK_FILE}",
             hint="Restore the state from a backup, or use the tree that the mark was created with.",
         )
     if search.unread:
         return LakeplanError(
-            f"the state has no mark {mark_id}, and no namespace that can be read has a record of it;"
-            f" not read: {_named(search.unread)}",
-            hint="Make them readable, then run the command again.",
+            f"the state has no mark {mark_id}, no namespace that can be read has a record of it, and these"
+            f" repositories could not be searched: {_named(search.unread)}",
+            hint="Correct the cause of each failure, then run the command again.",
         )
     return UsageError(
         f"mark {mark_id} is neither in the state nor in a namespace of the tree's repositories",

@@ -149,7 +149,7 @@ def _check_shown(plan: RepositoryPlan) -> None:
     if shown is None:
         return
     if bool(shown.inline) != (0 < shown.records <= INLINE_RECORDS):
-        raise ValueError(f"the objects of {plan.key} are in the wrong place")
+        raise ValueError(f"the objects of {plan.key} are stored in the wrong file")
     shown.read()
 
 

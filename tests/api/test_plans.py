@@ -98,5 +98,5 @@ def it_refuses_a_plan_that_hides_its_objects(file: Path) -> None:
     assert shown is not None
     hidden = replace(plan.repositories[0].impact, shown=replace(shown, inline=""))
     file.write_text(dump_plan(replace(plan, repositories=(replace(plan.repositories[0], impact=hidden),))))
-    with pytest.raises(LakeplanError, match="in the wrong place"):
+    with pytest.raises(LakeplanError, match="stored in the wrong file"):
         read_plan(file)

@@ -269,7 +269,9 @@ class DescribeRefusals:
         server = Server(refs=branches(dev="b", main="a"))
         server.inspect()
         del server.store[metadata_key("mr-a")]
-        error = refused(server, LakeplanError, "metarange mr-a of a branch HEAD is not in this storage")
+        error = refused(
+            server, LakeplanError, "metarange mr-a of a branch's HEAD is not in this storage location"
+        )
         assert error.where == "prod/lake: https://store/lake"
 
     def it_looks_for_none_where_no_head_has_one(self) -> None:
@@ -399,7 +401,7 @@ class DescribeObjectsOnBranches:
         server.addresses["dev"] *= 2
         found = server.inspect(collects=True).on_branches
         assert isinstance(found, LakeplanError)
-        assert found.message == "the branches have more than 3 objects in total"
+        assert found.message == "the branches have more objects than the limit of 3 in total"
 
 
 class DescribeRules:

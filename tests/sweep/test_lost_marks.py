@@ -194,7 +194,7 @@ class DescribeTheSearch:
             return faulty
 
         world.wrap = wrap
-        with pytest.raises(LakeplanError, match="not read: prod/repo1: connection refused"):
+        with pytest.raises(LakeplanError, match="could not be searched: prod/repo1: connection refused"):
             world.close(killed)
 
     def it_ignores_another_repository_s_record(
@@ -236,7 +236,7 @@ class DescribeTheSearch:
         self, world: SweepWorld, repo: LakeRepository, killed: Mark, field: str, value: object
     ) -> None:
         edit(repo, killed.mark_id, lambda mark: mark.update({field: value}))
-        with pytest.raises(LakeplanError, match="no repository confirms"):
+        with pytest.raises(LakeplanError, match="cannot be confirmed"):
             world.close(killed)
 
     def it_refuses_another_mark_than_the_approved_one(self, world: SweepWorld, repo: LakeRepository) -> None:

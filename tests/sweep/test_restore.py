@@ -453,11 +453,11 @@ class DescribeAChoice:
         case.held = frozenset({"data/a", "data/b"})
         assert case.restore(commit="c1")["restored"] == 2
         case.held |= {"data/none"}
-        with pytest.raises(LakeplanError, match="more than 2 objects would be restored at once") as caught:
+        with pytest.raises(LakeplanError, match="would restore more objects than the limit of 2") as caught:
             case.restore(commit="c1")
         assert (caught.value.where, caught.value.hint) == (
             "prod/lake",
-            "Restore them in parts with --path.",
+            "Restore the objects in several runs, each with a different --path.",
         )
 
 
