@@ -124,14 +124,16 @@ def probe(store: SweepStore, versions: Versions, token: str, now: datetime) -> l
 
     def read() -> None:
         if store.read(key) != DATA:
-            raise StorageError("the test file read back differs from the one written", where=store.url)
+            raise StorageError(
+                "the content of the test file differs from what lakeplan wrote", where=store.url
+            )
 
     def delete() -> None:
         for answer in store.delete([key, copy], versions=versions):
             if not answer.deleted:
                 raise StorageError(answer.reason, where=f"{store.url}/{answer.key}")
         if not (store.is_gone(key) and store.is_gone(copy)):
-            raise StorageError("a deleted test file still exists", where=f"{store.url}/{key}")
+            raise StorageError("a test file still exists after it was deleted", where=f"{store.url}/{key}")
 
     checks.append(_tried("read objects", read))
     checks += _store_clock(store, key, now)

@@ -52,7 +52,8 @@ def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
             raise ValueError("the manifest is not a JSON object")
         if document.get("fileFormat") != "Parquet":
             raise FormatError(
-                f"the format is {str(document.get('fileFormat'))[:20]}, but only Parquet is supported",
+                f"the format of the inventory is {str(document.get('fileFormat'))[:20]}, but only Parquet is"
+                " supported",
                 where=name,
                 hint="Configure the inventory with Apache Parquet as its output format.",
             )

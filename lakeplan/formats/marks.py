@@ -178,8 +178,8 @@ def _read_record(data: bytes, name: str) -> tuple[pa.Table, int]:
             "the record of what the sweep did with these objects is damaged",
             where=name,
             hint=(
-                "Move the record elsewhere, then run the sweep again. It checks in the store whether these"
-                " objects still exist."
+                "Move the record elsewhere, then run the sweep again. The sweep then checks in the store"
+                " whether these objects still exist."
             ),
         )
     return table, verified

@@ -207,7 +207,7 @@ def read_manifest(data: bytes, *, name: str = "refs_manifest.json") -> RefsDumpI
     for key in _KEYS:
         value = manifest.get(key)
         if not isinstance(value, str) or not is_file_id(value):
-            raise FormatError(f"{key} is missing or not an id", where=name, hint=HINT)
+            raise FormatError(f"{key} is missing or is not a valid id", where=name, hint=HINT)
         ids[key] = value
     return RefsDumpIds(**ids)
 

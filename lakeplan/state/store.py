@@ -430,7 +430,7 @@ def _held(data: bytes, repository: str, key: str) -> tuple[dict[str, Any], datet
             f"{error.message} (state record {key})",
             where=repository,
             hint=(
-                "Make sure that no other run is writing to the repository, delete the state record, then"
+                "Make sure that no other run is writing to the repository. Then delete the state record and"
                 " run the command again."
             ),
         ) from None

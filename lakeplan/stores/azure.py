@@ -71,7 +71,10 @@ class AzureCopier(AzureReader):
         check_copy(source, target, self._where(target))
         blob = self._properties(source)
         if blob.blob_type != BlobType.BLOCKBLOB:
-            raise StorageError("only block blobs can be copied", where=self._where(source))
+            raise StorageError(
+                "this object is not a block blob, and lakeplan can copy only block blobs",
+                where=self._where(source),
+            )
         if not is_readable(blob):
             raise error_of(Kind.ARCHIVED, self._where(source))
         with azure_errors(self._where(target)):

@@ -207,7 +207,8 @@ def translate_boto_error(error: Exception, where: str) -> StorageError:
         if kind is Kind.UNCLEAR and getattr(error, "operation_name", "") == "HeadObject":
             kind = Kind.MISSING  # a response to HEAD has no body, and so no code
         if kind is None:
-            return StorageError(f"the storage returned {code or status or 'an error'}", where=where)
+            what = f"error {code}" if code else f"status {status}" if status else "an error"
+            return StorageError(f"the storage returned {what}", where=where)
         return error_of(kind, where, detail=f"{code} (status {status})")
     return error_of(_by_class(error, BOTO_CLASSES, Kind.SETTINGS), where, detail=type(error).__name__)
 

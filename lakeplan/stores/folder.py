@@ -101,6 +101,7 @@ class FolderReader(Opened):
             raise StorageError(
                 f"the file changed while it was read: received {len(data)} of {status.st_size} bytes",
                 where=where,
+                hint="Run the command again.",
             )
         return data
 
@@ -151,7 +152,7 @@ class FolderReader(Opened):
             raise StorageError(
                 f"folders are nested more deeply than the limit of {limits.FOLDER_DEPTH} levels",
                 where=f"{where[:200]}…",
-                hint="Move these folders out of the namespace: lakeFS does not create them.",
+                hint="Move these folders out of the namespace. lakeFS does not create such folders.",
             )
         try:
             path = self._path(folder) if folder else self._root
@@ -476,7 +477,7 @@ class FolderState(Opened):
 
     def _no_folder(self, key: str) -> StorageError:
         return StorageError(
-            "there is a file where this folder should be",
+            "this path must be a folder, but it is a file",
             where=self._where(key) if key else self._url,
             hint="Move the file elsewhere, or restore the folder from a backup.",
         )

@@ -176,7 +176,11 @@ class GcsStore(BatchDeleter, GcsReader):
                 resource = progress.get("resource")
                 return str(resource.get("generation", "")) if isinstance(resource, dict) else ""
             params = params | {"rewriteToken": str(progress.get("rewriteToken", ""))}
-        raise StorageError("the copy did not finish", where=where)
+        raise StorageError(
+            f"the storage did not finish the copy within {limits.STORE_PAGES:,} requests",
+            where=where,
+            hint="Run the command again.",
+        )
 
     def _remove(self, key: str, generation: str) -> None:
         answer = self._delete_once(key, {"generation": generation})

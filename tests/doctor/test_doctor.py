@@ -130,7 +130,7 @@ class DescribeProbe:
     def it_compares_what_it_reads(self, tmp_path, monkeypatch):
         monkeypatch.setattr(FolderStore, "read", lambda self, key: b"another")
         found = self.probe(FolderStore(str(tmp_path)))
-        assert "differs from the one written" in found["read objects"].message
+        assert "differs from what lakeplan wrote" in found["read objects"].message
 
     def it_sees_a_store_whose_clock_is_wrong(self, tmp_path):
         store = open_sweep_store(f"file://{tmp_path}")

@@ -109,8 +109,8 @@ class DescribeFolderState(StateContract):
         (tmp_path / "history").write_text("")
         assert state.list_keys("applied/") == ["applied/prod/a.json"]
         for read in (state.list_keys, state.read):
-            with pytest.raises(StorageError, match="a file where this folder") as caught:
+            with pytest.raises(StorageError, match="must be a folder, but it is a file") as caught:
                 read("history/x/y")
             assert "history" in caught.value.where
-        with pytest.raises(StorageError, match="a file where this folder"):
+        with pytest.raises(StorageError, match="must be a folder, but it is a file"):
             open_state((tmp_path / "history").as_uri()).list_keys("applied/")

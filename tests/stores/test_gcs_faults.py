@@ -455,7 +455,7 @@ class DescribeBadDays:
         monkeypatch.setattr("lakeplan.limits.STORE_PAGES", 3)
         body = json.dumps({"done": False, "rewriteToken": "x"})
         faulty.arm(Rule(Answer(200, body), method="POST", path="rewriteTo"))
-        with pytest.raises(StorageError, match="the copy did not finish"):
+        with pytest.raises(StorageError, match="did not finish the copy within 3 requests"):
             full.copy(KEYS[0], "q/00")
 
     def it_fails_a_copy_that_cannot_be_finished_and_keeps_the_source(
