@@ -224,7 +224,7 @@ def check_clock(ledger: Ledger, now: datetime, where: str) -> None:
 def _mark(document: Mapping[str, Any]) -> Mark:
     flags = [document["assumable"], document["witnessed"]]
     if not all(isinstance(flag, bool) for flag in flags):
-        raise ValueError(f"assumable and witnessed are {flags}, not true or false")
+        raise ValueError(f"assumable and witnessed must be true or false, but are {flags}")
     return Mark(
         _text(document, "id"),
         _seconds(document, "generation", 1),

@@ -198,7 +198,8 @@ def replace_rules(
         store_rules(connection, repository, after)
     if read_back(lambda: reader.get_gc_rules(repository), lambda now: now == after, sleep) != after:
         raise StalePlan(
-            "the rules read back differ from those written, so somebody else wrote rules too",
+            "the rules on the server differ from those that lakeplan just wrote, so somebody else must have"
+            " changed them",
             where=where,
             hint=f"Check what the server stores now, then run {again}.",
         )

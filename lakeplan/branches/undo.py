@@ -106,7 +106,8 @@ def undo_branches(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run:
         what = f"run {options.run_id}" if options.run_id else "any run"
         raise UsageError(
             f"no record of {what} lists a deleted branch that can be restored",
-            hint="Check --target, --run and --branch. The records are in the tree's state.",
+            hint="Check --target, --run and --branch. Also check that state.url in the tree points to the"
+            " state of the run that deleted the branch.",
         )
     journal = open_journal(ports.state, run, "branches undo")
     done = [_undo(d, r, options, ports, run, journal) for d, r in restorable]

@@ -377,7 +377,8 @@ class Inspection:
 
     def _too_many(self, why: str) -> LakeplanError:
         return LakeplanError(
-            f"reading the repository requires more than {self._settings.max_requests:,} requests: {why}",
+            f"reading the repository would exceed the limit of {self._settings.max_requests:,} requests:"
+            f" {why}",
             where=f"{self._server}/{self._name}",
             hint="Raise --max-requests, or run the audit with credentials that can list the storage.",
         )

@@ -251,11 +251,11 @@ class Attempt(ABC, Generic[V]):
             raise self._uncertain(f"the stored value cannot be read ({error.message})") from error
 
     def _other_value(self, answer: LakeplanError | None) -> StalePlan:
-        how = "read back from the server differ from those written"
+        how = "on the server differ from those that lakeplan sent"
         if answer is not None:
-            how = f"on the server have changed since the write, which was not confirmed ({answer.message})"
+            how = f"{how}, and the response to the write was lost ({answer.message})"
         return StalePlan(
-            f"{self.called} {how}: {self.difference()}. Somebody else wrote them, or the server changed them",
+            f"{self.called} {how}: {self.difference()}. Either somebody else or the server changed them",
             where=self.repository.key,
             hint="Check what the server stores now, then run `lakeplan plan` again.",
         )

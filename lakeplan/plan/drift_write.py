@@ -262,7 +262,9 @@ class _Writer:
         patterns = gc.branches if isinstance(gc, GcDesired) else ()
         by = next((r.name for r in patterns if r.is_pattern and matches(branch, r.name)), None)
         if by is not None:
-            raise _Refused(f"the server has no rule for this branch, but the pattern {by!r} sets one")
+            raise _Refused(
+                f"the server has no rule for this branch, but the pattern {by!r} in the tree sets one"
+            )
         file, entry = self._own_entry(desired, "its rule is shared with other repositories")
 
         def drop(text: str) -> str | None:

@@ -113,7 +113,8 @@ class PinnedRulesAttempt(RulesAttempt):
             self.check_may_write(connection)
         elif not self.may_write(connection):
             raise PermissionDenied(
-                "these credentials are not allowed to change this repository's GC rules, which pins need",
+                "pins require changes to this repository's GC rules, but these credentials are not allowed to"
+                " change the rules",
                 where=self.repository.key,
                 hint=f"Grant {self.permission} on the repository.",
             )
@@ -255,7 +256,8 @@ class PinnedRulesAttempt(RulesAttempt):
                 )
             if not may_be_pin(listed):
                 raise StalePlan(
-                    f"the branch {pin} is at {listed.commit_id[:12]}, not where lakeplan created it",
+                    f"the branch {pin} is at commit {listed.commit_id[:12]}, but lakeplan created it at"
+                    " another commit",
                     where=self.repository.key,
                     hint="Find out who moved it, then run `lakeplan plan` again.",
                 )
@@ -310,7 +312,8 @@ class PinnedRulesAttempt(RulesAttempt):
             return
         if head != pin.commit_id:
             raise StalePlan(
-                f"somebody else moved the pin {pin.name} to {head[:12]}, so it is not deleted",
+                f"somebody else moved the pin {pin.name} to commit {head[:12]}, so lakeplan did not delete"
+                " it",
                 where=self.repository.key,
                 hint="Find out who moved the pin, then delete the pin manually.",
             )

@@ -20,6 +20,8 @@ from lakeplan.values.settings import SettingItem, SettingKind
 
 Items = Sequence[SettingItem]
 
+_AGAIN = "Run the command again, because something changed in the meantime."
+
 
 @dataclass(frozen=True)
 class Disagreement:
@@ -108,7 +110,7 @@ def checked(plan: Plan, steps: Iterable[RunStep], run_id: str) -> Plan:
     for step in steps:
         repository = planned.get(step.repository)
         if repository is None:
-            raise StalePlan("the repository is not in the plan", where=step.repository)
+            raise StalePlan("the plan does not contain the repository", where=step.repository, hint=_AGAIN)
         if repository.failure is not None:
             continue
         for name, restores, again in _parts(step, repository):
@@ -116,7 +118,7 @@ def checked(plan: Plan, steps: Iterable[RunStep], run_id: str) -> Plan:
                 raise StalePlan(
                     f"the plan does not restore the {name} to their state before run {run_id}",
                     where=step.repository,
-                    hint="Run the command again, because something changed in the meantime.",
+                    hint=_AGAIN,
                 )
             if again:
                 warnings.append(

@@ -111,7 +111,7 @@ class CommitGraph:
             return self.index[commit_id]
         except KeyError:
             raise LakeplanError(
-                f"there is no commit {commit_id} in this history",
+                f"this history does not contain commit {commit_id}",
                 hint="Use the full id of a commit in this repository.",
             ) from None
 

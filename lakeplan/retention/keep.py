@@ -299,7 +299,7 @@ def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[i
                 f"the hold on {record.kind} {record.name!r} kept commit {record.commit_id}, which is no"
                 " longer in the repository",
                 hint=(
-                    "Find out why the commit is gone. If its data may be deleted, remove the hold from the"
+                    "Find out why the commit is missing. If its data may be deleted, remove the hold from the"
                     " tree."
                 ),
             )

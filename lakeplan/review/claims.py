@@ -72,7 +72,7 @@ def claim(repository: str, where: str, tree: str, server: ClaimServer, run: Run)
     metadata = read_back(lambda: server.reader.metadata(repository), lambda answer: key in answer, run.sleep)
     if key not in metadata:
         raise LakeplanError(
-            "the server does not return the claim that was just recorded for this tree",
+            "the server did not return the claim that lakeplan just recorded for this tree",
             where=where,
             hint="Run the command again. If the error persists, check the server's log.",
         )

@@ -187,7 +187,7 @@ def it_judges_by_the_rule_that_each_pin_has_on_the_server(monkeypatch: pytest.Mo
 def it_stops_when_the_rules_are_not_those_that_it_wrote() -> None:
     lake = Lake(ALONE, GcRules(35, {pin_name(X2): 0}), Pin(X2, 0))
     lake.loses = True
-    with pytest.raises(StalePlan, match="read back"):
+    with pytest.raises(StalePlan, match="differ from those that lakeplan just wrote"):
         release(lake)
 
 

@@ -323,7 +323,7 @@ def it_asks_for_each_commit_once(lake: Lake, repo: LakeRepository) -> None:
 
 def it_leaves_out_what_needs_too_many_requests(lake: Lake, repo: LakeRepository) -> None:
     found, _ = audit(lake, listed=False, settings={"max_requests": 3})
-    assert "more than 3 requests" in found["failed"]["prod/repo1"]["message"]
+    assert "exceed the limit of 3 requests" in found["failed"]["prod/repo1"]["message"]
     assert audited(lake, settings={"max_requests": 3})["estimated"] is False
 
 

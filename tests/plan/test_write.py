@@ -296,7 +296,7 @@ def it_never_reports_what_it_did_not_read_back(server, state):
     server.stores["a"] = GcRules(1)  # a server that stores something else
     (result,) = applied(server, state, A).results
     assert result.outcome is Outcome.FAILED
-    assert "read back" in result.message
+    assert "differ from those that lakeplan sent" in result.message
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -221,7 +221,7 @@ def it_never_reports_what_it_did_not_read_back(server, state, force):
     server.alters = True
     plan = repository(server, GcRules(30), branch_lifecycle=policies(server, WANTED))
     report = applied(server, state, plan, force=force)
-    assert "read back from the server differ" in report.results[0].message
+    assert "differ from those that lakeplan sent" in report.results[0].message
     assert exit_code_of(report) == 5
 
 

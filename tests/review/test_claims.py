@@ -124,7 +124,7 @@ def it_does_not_go_on_when_the_server_forgets_a_claim():
     server = Server()
     client = server.as_seen_by()
     client.set_metadata = lambda repository, values: None  # type: ignore[method-assign]
-    with pytest.raises(LakeplanError, match="does not return the claim"):
+    with pytest.raises(LakeplanError, match="did not return the claim"):
         claim("repo", "prod/repo", "a", client, RUN)
 
 
