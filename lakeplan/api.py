@@ -234,9 +234,10 @@ def _with_objects(plan: Plan, path: Path) -> Plan:
     except (OSError, ValueError) as error:
         reason = why_unreadable(error) if isinstance(error, (OSError, TooLarge)) else str(error)
         raise LakeplanError(
-            f"cannot use the objects file of the plan: {reason}",
+            f"cannot use the plan's objects file: {reason}",
             where=str(path),
-            hint="Keep the two files written by one `lakeplan plan --format json --out FILE` together.",
+            hint="Keep the plan file and its objects file together, as `lakeplan plan --format json --out"
+            " FILE` wrote them.",
         ) from None
 
 

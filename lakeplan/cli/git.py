@@ -213,7 +213,8 @@ def write_folder(work: WorkFolder, commit: str, target: Path) -> int:
     small = [blob for blob in blobs if blob.size <= _LARGEST]
     if sum(blob.size for blob in small) > _MOST:
         raise LakeplanError(
-            f"the tree's folder contains more than {_MOST >> 20} MiB of files at the base commit",
+            f"at the base commit, the files in the tree's folder exceed the limit of {_MOST >> 20} MiB in"
+            " total",
             where=str(work.top / work.prefix),
             hint="Move the tree to a folder of its own.",
         )
@@ -339,7 +340,7 @@ def _no_repository(folder: Path, reason: str) -> LakeplanError:
     return LakeplanError(
         f"--base requires a git repository: {reason}",
         where=str(folder),
-        hint="Run in a git work tree that contains the tree, or run without --base.",
+        hint="Run the command in a git work tree that contains the lakeplan tree, or without --base.",
     )
 
 

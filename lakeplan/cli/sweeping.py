@@ -134,7 +134,7 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
                 f"the repository's data is in a folder on the server ({shown_url(namespace)}), but the"
                 " tree does not specify the path of that folder",
                 where=where,
-                hint=f'Add "{repository.storage_id}": {{type: local, path: /path/on/the/server}}.',
+                hint=f'Add "{repository.storage_id}": {{type: local, path: /path/on/the/server}} to {where}.',
             )
         return open_sweep_store(folder_of(namespace, config.path))
     if kind is None or not kind.in_tree:
@@ -142,7 +142,7 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
         raise LakeplanError(
             "lakeplan can only sweep namespaces in S3, Google Cloud Storage, Azure or a folder on the server",
             where=shown_url(namespace),
-            hint="Exclude this repository from sweeps.",
+            hint="To exclude this repository from the sweep, select the other repositories with --target.",
         )
     config = config or StorageConfig(kind.name)
     if config.type != kind.name:
@@ -185,10 +185,10 @@ def _check_gateway(namespace: str, config: StorageConfig, where: str) -> None:
     listed = config.endpoint_url and parse_web_url(config.endpoint_url).origin == url.origin
     if not listed and not url.is_loopback:
         raise LakeplanError(
-            f"the namespace is at {url.origin}, which is not in the tree",
+            f"the namespace is at {url.origin}, an address that the tree does not list",
             where=where,
-            hint="Check the server's configuration. If the address is correct, set it as the endpoint_url"
-            " of this storage.",
+            hint="Check the server's configuration. If the address is correct, set the endpoint_url of this"
+            " storage to it.",
         )
 
 

@@ -185,7 +185,8 @@ def _rules(repository: DesiredRepository, branches: Iterable[str]) -> GcRules | 
     if repository.gc is None:
         raise LakeplanError(
             f"the tree does not manage the GC rules of {repository.name!r}",
-            hint="Add a `gc` block to the entry of the repository, to a profile or to a glob.",
+            hint="Add a `gc` block to the repository's entry, to one of its profiles, or to a glob that"
+            " matches it.",
         )
     return None if isinstance(repository.gc, Cleared) else expand(repository.gc, branches).rules
 

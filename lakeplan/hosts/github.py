@@ -318,7 +318,10 @@ def unpacked(data: bytes) -> dict[str, bytes]:
             return contents
     except (zipfile.BadZipFile, zlib.error, OSError, ValueError, EOFError, RuntimeError) as error:
         reason = str(error) if isinstance(error, TooLarge) else "it is damaged"
-        raise HostError(f"the plan artifact was refused: {reason}", hint="Plan again.") from None
+        raise HostError(
+            f"the plan artifact was refused: {reason}",
+            hint="Run the plan job again to create a new artifact.",
+        ) from None
 
 
 def _no_plan(request: Request) -> NoPlan:

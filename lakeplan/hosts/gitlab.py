@@ -38,7 +38,7 @@ class GitLab:
         if not api or not token or not environ.get("CI_PROJECT_ID", "").isdecimal():
             raise UsageError(
                 "REVIEW_TOKEN, CI_API_V4_URL or CI_PROJECT_ID is not set",
-                hint="Set REVIEW_TOKEN to a project access token with the scope `api`.",
+                hint="Set REVIEW_TOKEN to a project access token with the `api` scope.",
             )
         client = HostClient("GitLab", api, "PRIVATE-TOKEN", Secret(token), retries or RetryPolicy())
         return cls(client, environ)

@@ -73,5 +73,5 @@ def it_plans_without_an_inventory_that_cannot_be_used(world, expiring):
     before = planned(world)
     configure(world, "{type: s3, inventory: 's3://inventories/x/manifest.json'}")
     after = planned(world)
-    assert any("an S3 inventory lists a bucket" in warning for warning in after["warnings"])
+    assert any("an S3 inventory lists an S3 bucket" in warning for warning in after["warnings"])
     assert after["impact"] == before["impact"]

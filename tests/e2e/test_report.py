@@ -105,5 +105,5 @@ def it_asks_no_server_that_is_not_the_plans(shop: Any) -> None:
     result, page = report(shop, plan)
     assert result.code == 3
     assert len(shop.handle.faults.requests) == before
-    assert "has no server 'prod' with the address in the plan" in result.err
-    assert "with the address in the plan" in page.read_text(encoding="utf-8")
+    assert "has no server 'prod' at the address in the plan" in result.err
+    assert "at the address in the plan" in page.read_text(encoding="utf-8")

@@ -38,7 +38,7 @@ OTHERS: Mapping[str, str] = {
     SECRET_ACCESS_KEY: "lakectl's secret key. Overrides its configuration file.",
     "GITHUB_TOKEN": "Token of the job, for `lakeplan ci` on GitHub.",
     "LAKEPLAN_TEAM_TOKEN": "Token that can read the organization's members, for `/lakeplan approve`.",
-    "REVIEW_TOKEN": "Project access token with the scope `api`, for `lakeplan ci` on GitLab.",
+    "REVIEW_TOKEN": "Project access token with the `api` scope, for `lakeplan ci` on GitLab.",
     "CI": "Set on CI runners. `branches run` and `sweep run` then refuse a state in a folder, and `drift` "
     "records no HEADs there, because the folder would be lost with the runner.",
     PULL_REQUEST: "Number or URL of the pull request, which a job after the merge records in the history.",

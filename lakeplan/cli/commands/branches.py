@@ -113,7 +113,8 @@ def run(
     """
     if every is not None and (plan_file is not None or allowed):
         raise UsageError(
-            "--every cannot be combined with a plan file or --allow, which are for a single run",
+            "--every cannot be combined with a plan file or --allow, because these apply to a single run"
+            " only",
             hint="Run without --every, or without the plan file and --allow.",
         )
     cron = schedule(every) if every is not None else None
@@ -317,7 +318,7 @@ def read_reviewed(path: Path) -> ReviewedPlan:
         ) from None
     except ValueError:
         raise FormatError(
-            "the branch plan is incomplete or not JSON", where=str(path), hint=documents.MAKE_A_PLAN
+            "the branch plan is incomplete or not valid JSON", where=str(path), hint=documents.MAKE_A_PLAN
         ) from None
     return documents.reviewed_of(document, str(path))
 

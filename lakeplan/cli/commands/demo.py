@@ -150,7 +150,7 @@ class Demo:
         )
         results = [self._simulate("analytics", runner) for runner in ("local", "spark")]
         if results[0] != results[1]:
-            raise LakeplanError(f"the runners disagree: {results}")
+            raise LakeplanError(f"the two runners returned different results: {results}")
         goes, kept = (results[0][side]["objects"] for side in ("goes", "kept"))
         say(self._console, f"Both runners agree: {goes:,} objects would be deleted, and {kept:,} kept.")
 

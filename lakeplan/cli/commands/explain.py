@@ -267,8 +267,9 @@ def explain(
     world: World
     if other_repositories and (stored.namespace is not None or read_only):
         raise UsageError(
-            "--other-repositories requires a server, and refs dumps of its repositories",
-            hint="Remove --namespace or --read-only.",
+            "--other-repositories cannot be combined with --namespace or --read-only, because it needs a"
+            " server and the refs dumps of its repositories",
+            hint="Run without --namespace and --read-only, or without --other-repositories.",
         )
     if stored.namespace is not None:
         world = stored.world(stored.namespace, moment_of(as_of))

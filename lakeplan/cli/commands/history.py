@@ -275,7 +275,7 @@ def _restorable(record: records.RunRecord, selection: Selection) -> Sequence[rec
     wanted = replaced_steps(record, selection)
     if not wanted:
         raise LakeplanError(
-            "the run replaced no rules that can be restored",
+            "the run did not replace any rules that can be restored",
             where=record.run_id,
             hint=f"Run `lakeplan history show {record.run_id}` to see what it did.",
         )

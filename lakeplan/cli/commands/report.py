@@ -93,15 +93,15 @@ def _live(session: Session, repository: RepositoryPlan, *, read_only: bool) -> H
     config = session.tree.servers.get(repository.server)
     if config is None or config.endpoint_url != repository.endpoint_url:
         raise LakeplanError(
-            f"the tree has no server {repository.server!r} with the address in the plan",
-            hint="Use the tree that the plan was made from.",
+            f"the tree has no server {repository.server!r} at the address in the plan",
+            hint="Use the tree that the plan was created from.",
         )
     reader = session.reader(repository.server)
     stored = reader.get_repository(repository.name)
     planned = any((repository.creation_date, repository.storage_namespace))
     if planned and not repository.is_of(stored.creation_date, stored.storage_namespace):
         raise LakeplanError(
-            "the repository was deleted and created again after the plan was made",
+            "the repository was deleted and created again after the plan was created",
             hint="Run `lakeplan plan` again.",
         )
     refs, blind_to = read_all_refs(reader, repository.name, read_only=read_only)
@@ -279,7 +279,8 @@ def report(
     curves = [read_curve(path) for path in curve or ()]
     if with_curves and (no_graph or (tree is None and not urls)):
         raise UsageError(
-            "--with-curves requires a history", hint="Add -C DIR or --namespace, or use --curve FILE."
+            "--with-curves needs the commit history of each repository",
+            hint="Run without --no-graph and with -C DIR or --namespace URL, or use --curve FILE.",
         )
     session = None
     if tree is not None and not no_graph:

@@ -434,7 +434,7 @@ def _top_of(tree: Path) -> tuple[Path, str]:
     if not re.fullmatch(r"[\w./ -]*", prefix):
         raise UsageError(
             f"a workflow cannot use the folder name {prefix}",
-            hint="Use letters, digits, dots, dashes and underscores.",
+            hint="Use a folder whose name contains only letters, digits, dots, dashes and underscores.",
         )
     return (tree if prefix in ("", ".") else Path(os.path.relpath(top))), prefix
 
@@ -466,7 +466,7 @@ def _refuse_existing(folder: Path, files: Mapping[str, str]) -> None:
         raise LakeplanError(
             f"these files already exist: {', '.join(there)}",
             where=str(folder),
-            hint="Use -C DIR for another folder. Nothing was written.",
+            hint="Use -C DIR to write to a different folder. Nothing was written.",
         )
 
 
