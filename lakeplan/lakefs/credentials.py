@@ -171,7 +171,7 @@ def _mapping(value: object, path: Path, what: str) -> dict[str, object]:
         return {}
     if not isinstance(value, dict):
         raise CredentialsError(
-            f"{what} is not a map", where=str(path), hint="Run `lakectl config` to write it again."
+            f"{what} is not a map", where=str(path), hint="Run `lakectl config` to write the file again."
         )
     # lakectl reads keys in any case.
     return {str(key).lower(): item for key, item in value.items()}

@@ -456,7 +456,7 @@ class Transport:
             raise ServerError(
                 f"cannot {call.operation}: {wrong[0]!r} is not a valid name",
                 where=self.where(call.repository),
-                hint="Check the name, and that endpoint_url points to a lakeFS server.",
+                hint="Check the name, and check that endpoint_url points to a lakeFS server.",
             )
 
     def _attempt(self, call: Call) -> requests.Response | requests.RequestException:

@@ -96,7 +96,7 @@ def _unusable(path: Path, error: OSError | sqlite3.DatabaseError) -> UsageError:
         f"cannot use the sandbox's data: {getattr(error, 'strerror', None) or error}",
         where=str(path),
         hint=(
-            "Choose a different folder. Another sandbox may be running in this one, or the file may be"
+            "Choose a different folder. Another sandbox may be running in this folder, or this file may be"
             " damaged."
         ),
     )

@@ -187,8 +187,8 @@ def find_run(namespace: NamespaceReader, *, as_of_us: int, max_age_seconds: int)
     age = as_of_us - created_us
     if age > max_age_seconds * SECOND_US:
         raise LakeplanError(
-            f"the newest list of uncommitted addresses, from run {run_id}, is too old:"
-            f" {timedelta(microseconds=age)}",
+            f"the newest list of uncommitted addresses, from run {run_id}, is {timedelta(microseconds=age)}"
+            f" old, but the maximum age is {timedelta(seconds=max_age_seconds)}",
             where=f"{namespace.url}/{GC_UNCOMMITTED_PREFIX}{run_id}",
             hint=(
                 "The list does not contain later uncommitted changes. Create a new list, or increase"
@@ -228,7 +228,7 @@ class Inventory:
         longest = pc.max(pc.binary_length(keys)).as_py()
         if longest is not None and longest > limits.KEY_BYTES:
             raise FormatError(
-                "the inventory contains a key that is longer than an object's key can be",
+                f"the inventory contains a key that is longer than the limit of {limits.KEY_BYTES:,} bytes",
                 where=f"{self.url}: {key}",
             )
         stored = StoredColumns(
@@ -276,7 +276,7 @@ class Inventory:
             + (
                 "it is empty"
                 if shared is None
-                else "all its keys are outside the namespace, or only in a part of it"
+                else "all its keys are outside the namespace or in only a part of it"
             ),
             where=self.url,
             hint=f"Use an inventory of the whole bucket {self.bucket}, or of a prefix that contains the"
@@ -371,7 +371,7 @@ def _place_of(namespace_url: str) -> tuple[str, str]:
         parsed = parse_bucket_url(namespace_url)
     except BadUrl:
         raise UsageError(
-            f"an S3 inventory lists a bucket, but the namespace {shown_url(namespace_url)} is not in one",
-            hint="Remove --inventory to list stored objects instead.",
+            f"an S3 inventory lists an S3 bucket, but the namespace {shown_url(namespace_url)} is not in one",
+            hint="Remove --inventory to list the stored objects directly instead.",
         ) from None
     return parsed.bucket, f"{parsed.prefix}/" if parsed.prefix else ""

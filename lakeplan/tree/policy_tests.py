@@ -65,7 +65,7 @@ def _parse(file: Path, root: Path, problems: Problems) -> MapNode | None:
     except (OSError, ValueError) as error:
         reason = str(error) if isinstance(error, OutsideFolder) else why_unreadable(error)
         raise UsageError(
-            f"cannot read the tests: {reason}", where=str(file), hint="Name a test file."
+            f"cannot read the tests: {reason}", where=str(file), hint="Specify a test file."
         ) from None
     try:
         name = file.resolve().relative_to(root.resolve()).as_posix()

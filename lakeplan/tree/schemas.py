@@ -80,7 +80,7 @@ def read_document(
     except (OSError, TooLarge) as unreadable:
         reason = why_unreadable(unreadable)
     except ValueError:
-        reason = "it is incomplete or not JSON"
+        reason = "it is incomplete or not valid JSON"
     if reason:
         raise error(f"cannot read {what}: {reason[:200]}", where=str(path), hint=hint)
     return document

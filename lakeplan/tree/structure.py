@@ -275,7 +275,7 @@ def _unique(_: object, wanted: bool, value: object, schema: object) -> Iterator[
     cannot sort."""
     texts = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
     if wanted and len(set(texts)) < len(texts):
-        yield ValidationError("the list contains an item twice")
+        yield ValidationError("the list contains the same item twice")
 
 
 @cache

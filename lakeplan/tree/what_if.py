@@ -75,7 +75,7 @@ def _split(setting: str) -> tuple[Path, Node]:
             path.append(_item(path, part["name"], setting))
         at = part.end()
     if not path or setting[at : at + 1] != "=":
-        raise UsageError(f"{SET} {setting} is not PATH=VALUE", hint=_HINT)
+        raise UsageError(f"{SET} {setting} is not in the form PATH=VALUE", hint=_HINT)
     first = str(path[0])
     known = (*OF_REPOSITORIES, *OF_TREE)
     if first not in known:

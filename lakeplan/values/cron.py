@@ -116,8 +116,8 @@ def _field(text: str, name: str, low: int, high: int, words: dict[str, int]) -> 
             last = _number(last_text, name, text, words) if dash else (high if slash else first)
         if not (low <= first <= last <= high) or step < 1:
             raise ValueError(
-                f"the {name} field {text!r} of the cron expression is not a valid value or range from"
-                f" {low} to {high}"
+                f"the {name} field {text!r} of the cron expression is not valid: use values or ranges from"
+                f" {low} to {high}, and steps of at least 1"
             )
         numbers.update(range(first, last + 1, step))
     return frozenset(numbers)

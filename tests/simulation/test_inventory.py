@@ -166,7 +166,7 @@ def it_is_used_where_its_keys_prove_that_it_covers_the_namespace(
 def it_is_not_used_for_another_bucket() -> None:
     with pytest.raises(LakeplanError, match="is of the bucket b, but the namespace is in c"):
         opened(delivered(), "s3://c/ns")
-    with pytest.raises(UsageError, match="lists a bucket"):
+    with pytest.raises(UsageError, match="lists an S3 bucket"):
         opened(delivered(), "file:///b/ns")
     with pytest.raises(FormatError, match="files are in a different bucket"):
         opened(delivered(destinationBucket="arn:aws:s3:::elsewhere"))

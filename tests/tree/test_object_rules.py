@@ -56,7 +56,7 @@ class DescribeTheSchedule:
     @pytest.mark.parametrize(
         ("engine", "text"),
         [
-            ("engine: server, schedule: '99 * * * *'", "not a valid value or range from 0 to 59"),
+            ("engine: server, schedule: '99 * * * *'", "use values or ranges from 0 to 59"),
             ("engine: server, schedule: often", "cron expression"),
             ("engine: lakeplan, schedule: '0 * * * *'", "requires `engine: server`"),
             ("engine: none, schedule: '0 * * * *'", "requires `engine: server`"),

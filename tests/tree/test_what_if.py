@@ -92,10 +92,10 @@ def it_changes_nothing_without(folder):
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("gc", "is not PATH=VALUE"),
-        ("=3", "is not PATH=VALUE"),
-        ("gc.default_retention_days", "is not PATH=VALUE"),
-        ("gc..default_retention_days=3", "is not PATH=VALUE"),
+        ("gc", "is not in the form PATH=VALUE"),
+        ("=3", "is not in the form PATH=VALUE"),
+        ("gc.default_retention_days", "is not in the form PATH=VALUE"),
+        ("gc..default_retention_days=3", "is not in the form PATH=VALUE"),
         ("gc.default_retention_days=", "the value is missing"),
         ("gc.default_retention_days=soon", "expected a whole number of days"),
         ("gc.default_retention_days=1", "1 is outside the tree's bounds of"),
