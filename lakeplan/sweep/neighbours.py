@@ -313,7 +313,7 @@ def _check_owner(site: Site) -> None:
         raise LakeplanError(
             f"this namespace belongs to {named}, not to {site.key}",
             where=where,
-            hint="If only the address of the server has changed, correct the address in this file by hand.",
+            hint="If only the address of the server has changed, correct the address in this file manually.",
         )
 
 
