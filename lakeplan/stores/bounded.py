@@ -167,7 +167,7 @@ def bounded_pages(pages: Iterable[T], first_of: Callable[[T], object], where: st
             shown += 1
             if first in (before, known):
                 raise StorageError(
-                    "the storage returned the same page twice, so the listing would never end",
+                    "the listing returned the same page twice, so it would never end",
                     where=where,
                     hint=HINT,
                 )
