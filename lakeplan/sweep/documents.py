@@ -193,7 +193,7 @@ ListedState = Literal[
     "marked", "approved", "too_old", "unfinished", "swept", "quarantined", "purged", "unknown"
 ]
 """``too_old``: the mark was never swept and can no longer be. ``unfinished``: its sweep began and did not
-end."""
+end. ``unknown``: the state's record of the mark, or of the repository's sweeps, is damaged."""
 
 
 class ListedMark(TypedDict):

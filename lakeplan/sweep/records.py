@@ -362,11 +362,11 @@ def _read_json(
 
 def with_later(summary: SweepDocument, state: StateReader) -> SweepDocument:
     """The document of a sweep in quarantine, with how many deleted objects were restored and copies purged
-    since. Unchanged if the state does not have that."""
+    since. Unchanged if the state does not have that, and with a note if its record cannot be read."""
     try:
         sweep = read_sweeps(state, summary["repository"]).get(summary["mark_id"])
     except LakeplanError:
-        return summary
+        return _with_note(summary, UNREAD) if summary["settings"]["mode"] == "quarantine" else summary
     if sweep is None or sweep.mode != "quarantine":
         return summary
     later: SweepDocument = {**summary, "restored": sweep.restored, "purged": sweep.purged.objects}
@@ -375,8 +375,18 @@ def with_later(summary: SweepDocument, state: StateReader) -> SweepDocument:
         later["not_yet_reclaimed"] = "; ".join(text for text in notes if text != IN_QUARANTINE)
     if sweep.purging is not None:  # it may also be active now
         note = "a purge did not record that it finished, so more copies may have been purged"
-        later["note"] = "; ".join(text for text in (summary.get("note"), note) if text)
+        later = _with_note(later, note)
     return later
+
+
+UNREAD = (
+    "the state's record of the sweep cannot be read, so it is unknown how many objects were restored or"
+    " purged since"
+)
+
+
+def _with_note(summary: SweepDocument, note: str) -> SweepDocument:
+    return {**summary, "note": "; ".join(text for text in (summary.get("note"), note) if text)}
 
 
 def is_over(summary: SweepDocument) -> bool:
@@ -393,14 +403,15 @@ def may_delete(summary: SweepDocument | None) -> bool:
 
 
 def list_marks(state: StateReader, now: datetime) -> MarkListDocument:
-    """Lists the marks that the state records, newest first. Fields are None where a record is damaged."""
+    """Lists the marks that the state records, newest first. Fields are None where a record is damaged. Raises
+    LakeplanError if a record cannot be read."""
 
     @cache
-    def sweeps_of(repository: str) -> Mapping[str, RecordedSweep]:
+    def sweeps_of(repository: str) -> Mapping[str, RecordedSweep] | None:
         try:
             return read_sweeps(state, repository)
-        except LakeplanError:
-            return {}
+        except FormatError:
+            return None
 
     listed: list[ListedMark] = []
     for mark_id in recorded_marks(state):
@@ -413,12 +424,13 @@ def list_marks(state: StateReader, now: datetime) -> MarkListDocument:
             continue
         if index is None:
             continue
-        sweep = sweeps_of(index.repository).get(mark_id)
+        sweeps = sweeps_of(index.repository)
+        sweep = (sweeps or {}).get(mark_id)
         row |= {
             "repository": index.repository,
             "marked_at": index.marked_at,
             "by": index.by,
-            "state": _state(index, sweep, approved=approved, now=now),
+            "state": "unknown" if sweeps is None else _state(index, sweep, approved=approved, now=now),
             "goes": index.goes.to_row(),
         }
         if sweep is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lakeplan.errors import StoreBusy
 from lakeplan.sweep.records import list_marks
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
@@ -58,6 +59,28 @@ def it_lists_a_mark_whose_records_are_damaged(world: SweepWorld, repo: LakeRepos
         world.state.write(key, b"{", if_version=stored.version)
     found = row(world)
     assert (found["repository"], found["state"], found["goes"]) == ("?", "unknown", None)
+
+
+def it_does_not_list_a_swept_mark_as_approved_if_the_record_of_its_sweep_is_unreadable(
+    world: SweepWorld, repo: LakeRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.sweep_of(world.mark())
+    key = "sweep/ends/prod/repo1.json"
+    stored = world.state.read(key)
+    assert stored is not None
+    world.state.write(key, b"{", if_version=stored.version)
+    found = row(world)
+    assert (found["repository"], found["state"], found["deleted"]) == ("prod/repo1", "unknown", None)
+    read = world.state.read
+
+    def busy(wanted: str) -> Any:
+        if wanted == key:
+            raise StoreBusy("busy")
+        return read(wanted)
+
+    monkeypatch.setattr(world.state, "read", busy)
+    with pytest.raises(StoreBusy):
+        row(world)
 
 
 @pytest.mark.parametrize("name", [b"a copy.json", b"\xff.json", b".json"])

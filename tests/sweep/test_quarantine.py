@@ -436,7 +436,9 @@ class DescribeWhatBecameOfIt:
         assert bring_back(world, moved)["restored"] == 2
         summary = read_summary(world.site().store, moved.mark_id)
         assert summary is not None
-        assert with_later(summary, world.state) == summary
+        later = with_later(summary, world.state)
+        assert later == {**summary, "note": later["note"]}
+        assert "it is unknown how many objects were restored or purged since" in later["note"]
 
     def it_notes_a_purge_that_has_not_ended(self, world: SweepWorld, moved: Mark) -> None:
         summary = read_summary(world.site().store, moved.mark_id)
