@@ -35,6 +35,7 @@ from lakeplan.stores.faults import (
     code_of,
     error_of,
     is_missing_object,
+    is_unknown,
     reason_of,
     translate_azure_error,
 )
@@ -363,7 +364,7 @@ class AzureStore(AzureDeleter, AzureCopier):
             with azure_errors(self._url), self._client.service() as service:
                 policy = service.get_service_properties().get("delete_retention_policy")
         except StorageError as error:
-            if isinstance(error, StorageDenied) or _is_odd(error):
+            if isinstance(error, StorageDenied) or is_unknown(error):
                 return None
             raise
         return None if policy is None else bool(policy.enabled)
@@ -376,14 +377,9 @@ class AzureStore(AzureDeleter, AzureCopier):
                 )
                 return any(item.version_id for item in next(pages.by_page(), ()))
         except StorageError as error:
-            if _is_odd(error):
+            if is_unknown(error):
                 return False
             raise
-
-
-def _is_odd(error: StorageError) -> bool:
-    """Return whether the store returned an error that is not in the table in ``faults``."""
-    return error.message.startswith("the storage returned")
 
 
 class AzureState(ConditionalState[AzureStore]):

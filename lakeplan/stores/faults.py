@@ -195,6 +195,7 @@ AZURE_CLASSES = _named(
     }
 )
 """Every error class of azure-core."""
+_RETURNED = "the storage returned "
 
 
 def translate_boto_error(error: Exception, where: str) -> StorageError:
@@ -208,7 +209,7 @@ def translate_boto_error(error: Exception, where: str) -> StorageError:
             kind = Kind.MISSING  # a response to HEAD has no body, and so no code
         if kind is None:
             what = f"error {code}" if code else f"status {status}" if status else "an error"
-            return StorageError(f"the storage returned {what}", where=where)
+            return StorageError(f"{_RETURNED}{what}", where=where)
         return error_of(kind, where, detail=f"{code} (status {status})")
     return error_of(_by_class(error, BOTO_CLASSES, Kind.SETTINGS), where, detail=type(error).__name__)
 
@@ -221,7 +222,7 @@ def translate_azure_error(error: Exception, where: str) -> StorageError:
     kind = AZURE_CODES.get(code) or _azure_status(status) or _by_class(error, AZURE_CLASSES, Kind.SETTINGS)
     detail = f"{code or type(error).__name__}" + (f" (status {status})" if status else "")
     if kind is Kind.UNSUPPORTED:
-        return error_of(kind, where, detail=detail, message=f"the storage returned {detail}")
+        return error_of(kind, where, detail=detail, message=f"{_RETURNED}{detail}")
     return error_of(kind, where, detail=detail)
 
 
@@ -240,6 +241,11 @@ def _by_class(error: Exception, table: Mapping[str, Kind], otherwise: Kind) -> K
 def is_missing_object(error: StorageError) -> bool:
     """Return whether an object does not exist, in a bucket or container that does."""
     return isinstance(error, StorageNotFound) and error.message != Kind.NO_CONTAINER.value.message
+
+
+def is_unknown(error: StorageError) -> bool:
+    """Return whether the store returned an error that no table here has."""
+    return error.message.startswith(_RETURNED)
 
 
 def is_unsupported(error: StorageError) -> bool:

@@ -164,6 +164,16 @@ def it_leaves_the_tree_as_it_was_when_it_cannot_say_the_old_rules(world):
     assert {p: p.read_text() for p in world.tree.rglob("*.yaml")} == before
 
 
+def it_says_why_it_cannot_edit_an_entry(changed):
+    text = "{gc: {default_retention_days: 28}}"
+    file = changed.tree / "repositories/analytics.yaml"
+    file.write_text(f"apiVersion: lakeplan/v1\nrepositories:\n  analytics: {text}\n")
+    result = history(changed, "rollback", "last", "--edit-tree")
+    assert result.code == 5, result.err
+    assert "written in a way that lakeplan cannot edit" in result.err
+    assert text in file.read_text()
+
+
 def it_keeps_what_a_person_saved_while_the_plan_was_made(changed, monkeypatch):
     file = changed.tree / "repositories/analytics.yaml"
     mine = file.read_text().replace("    gc:", "    owner: data\n    gc:")

@@ -79,7 +79,7 @@ class TreeEdit(EditedTree):
             if again or not _same_elsewhere(tree, edited, wanted):
                 raise ConfigError("the edited tree would not contain the old rules")
         except ConfigError as error:
-            raise _not_editable(first, "\n  ".join(error.problems)) from None
+            raise _not_editable(first, "\n  ".join(error.problems or (error.message,))) from None
         return edited
 
     def _pass(self, disagreements: Iterable[Disagreement], leftover: Mapping[str, Disagreement]) -> Tree:
