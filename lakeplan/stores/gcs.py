@@ -83,9 +83,8 @@ class GcsStore(BatchDeleter, GcsReader):
         if not bad or len(generations) == 1:
             return bad[0] if bad else Deletion(key)
         first = bad[0].message if isinstance(bad[0], StorageError) else bad[0].reason
-        transient = all(isinstance(one, StoreBusy) for one in bad)
         reason = f"{len(bad)} of {len(generations)} versions were not deleted: {first}"
-        return Deletion(key, reason, transient=transient)
+        return Deletion(key, reason, transient=all(isinstance(one, StoreBusy) for one in bad))
 
     def _delete_once(self, key: str, params: Mapping[str, str]) -> Deletion | StorageError:
         where = self._where(key)
