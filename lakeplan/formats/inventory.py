@@ -78,7 +78,7 @@ def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
 def _file(item: Any) -> InventoryFile:
     size = item["size"] if isinstance(item, Mapping) and "size" in item else None
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise ValueError("a file has no size")
+        raise ValueError("a file of the inventory has no size")
     md5 = _text(item, "MD5checksum").lower()
     if not _MD5.fullmatch(md5):
         raise ValueError("MD5checksum is not a valid MD5 checksum")
@@ -154,7 +154,7 @@ def _current(table: pa.Table, bucket: str) -> pa.Table:
     }
     columns["e_tag"].validate(full=True)  # pyarrow reads texts that are not UTF-8
     if any(column.null_count for column in columns.values()):
-        raise ValueError("an object has no key, no size or no time")
+        raise ValueError("an object in the inventory has no key, size or time")
     if len(table) and pc.min(columns["size"]).as_py() < 0:
         raise ValueError("a size is negative")
     return pa.table({name: column.combine_chunks() for name, column in columns.items()})

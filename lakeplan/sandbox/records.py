@@ -95,10 +95,8 @@ def _unusable(path: Path, error: OSError | sqlite3.DatabaseError) -> UsageError:
     return UsageError(
         f"cannot use the sandbox's data: {getattr(error, 'strerror', None) or error}",
         where=str(path),
-        hint=(
-            "Choose a different folder. Another sandbox may be running in this folder, or this file may be"
-            " damaged."
-        ),
+        hint="Another sandbox may be running in this folder, or this file may be damaged. Choose a different"
+        " folder.",
     )
 
 

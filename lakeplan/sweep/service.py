@@ -481,8 +481,8 @@ def _not_one(mark_id: str, search: _Search) -> LakeplanError:
         )
     if search.others:
         return LakeplanError(
-            f"the state has no mark {mark_id}, and the records of it in these repositories' namespaces cannot"
-            f" be confirmed: {_named(search.others)}",
+            f"the state has no mark {mark_id}, and its records in the namespaces of these repositories could"
+            f" not be verified: {_named(search.others)}",
             where=f"{folder}{MARK_FILE}",
             hint="Restore the state from a backup, or use the tree that the mark was created with.",
         )

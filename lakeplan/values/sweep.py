@@ -153,8 +153,8 @@ class SweepSettings:
         AGE,
         "26h",
         stricter=MORE,
-        help="Keep objects whose last commit is this close to its cutoff, to allow for differences between"
-        " the clocks and time zones of the server and of lakeplan. `0s` means no margin.",
+        help="Safety margin: also keep objects whose last commit is within this time of the cutoff, because"
+        " the clocks and time zones of the server and of lakeplan can differ. `0s` means no margin.",
     )
     never_committed: Literal["keep", "collect"] = setting(
         words("keep", "collect"),

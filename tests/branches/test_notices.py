@@ -346,11 +346,11 @@ class DescribeAnExemption:
         assert read_exemptions(idle.state, KEY) == ({}, None)
 
     def it_says_that_there_is_none_to_remove(self, idle):
-        with pytest.raises(UsageError, match="is not exempt"):
+        with pytest.raises(UsageError, match="has no exemption"):
             exempt(idle, "feature-1", None)
         exempt(idle, "feature-1", 1)
         idle.clock.wait(2)
-        with pytest.raises(UsageError, match="is not exempt"):
+        with pytest.raises(UsageError, match="has no exemption"):
             exempt(idle, "feature-1", None)
 
     def it_is_recorded_although_somebody_else_records_one(self, idle):

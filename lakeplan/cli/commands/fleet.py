@@ -359,7 +359,7 @@ def storage(
 
     The command does not need a tree: it uses lakectl's server and credentials. With --tree, it uses the
     servers, storages, owners and prices of the tree. The command changes nothing. If storage cannot be
-    listed, the figures come from metadata, and figures that require a listing are unknown.
+    listed, figures come from metadata where possible, and all others are unknown.
 
     \b
     Examples:

@@ -39,7 +39,7 @@ def sync(
     runners: options.RunnerOptions,
     cache: CacheOptions,
 ) -> int:
-    """Create missing pins and write the rules that pins need. Run it on a schedule.
+    """Create missing pins and write the rules that pins need. Run this command on a schedule.
 
     The command does not write the tree's own rules or shorten retention. If the settings in the tree have not
     changed since the last apply, it also deletes pins that are no longer required. If the settings have

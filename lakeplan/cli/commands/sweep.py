@@ -144,7 +144,7 @@ def mark(
     runners: options.RunnerOptions,
     timeouts: TimeoutOptions,
 ) -> int:
-    """Find the objects that can be deleted and record them as a mark. Deletes nothing.
+    """Find the objects that can be deleted and record them as a mark. This command deletes nothing.
 
     \b
     Examples:
@@ -179,7 +179,7 @@ def approve(
     outputs: Annotated[Outputs, options.documents("approval")],
     opening: SessionOptions,
 ) -> int:
-    """Approve a mark, so that `lakeplan sweep run` may delete its objects. Deletes nothing.
+    """Approve a mark, so that `lakeplan sweep run` may delete its objects. This command deletes nothing.
 
     The command first prints what the mark contains, as `lakeplan sweep show` does. With the approval, it
     records a digest of that summary.
@@ -277,7 +277,7 @@ def abort(
     runners: options.RunnerOptions,
     timeouts: TimeoutOptions,
 ) -> int:
-    """End a sweep that cannot continue. Deletes nothing, and reports what was already deleted.
+    """End a sweep that cannot continue. This command deletes nothing, and reports what was already deleted.
 
     Use this command if the mark is too old, another collector has run, or the state was lost. The repository
     can then be marked again.

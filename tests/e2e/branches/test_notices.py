@@ -198,7 +198,7 @@ def it_postpones_without_the_variable(lake, hook, monkeypatch):
         (["feature-1", "--until", "2020-01-01"], "--until 2020-01-01 is in the past"),
         (["feature-1", "--until", "soon"], "'soon' is not a valid time"),
         (["feature-9", "--until", "2099-01-01"], "prod/analytics has no branch 'feature-9'"),
-        (["feature-1", "--remove"], "is not exempt"),
+        (["feature-1", "--remove"], "has no exemption"),
     ],
 )
 def it_refuses_what_cannot_be_meant(lake, hook, words, said):
