@@ -119,9 +119,9 @@ class GcsStore(BatchDeleter, GcsReader):
         if answer.status == 404:
             self._confirm_missing(key)
             return True
-        if answer.status in (200, 206, 416):  # an empty object has no first byte
-            return False
-        raise error_for(answer, self._where(key))
+        if answer.status != 416:  # an empty object has no first byte
+            self._object(key, answer)
+        return False
 
     def facts(self) -> StoreFacts:
         params = {"fields": "versioning,softDeletePolicy"}

@@ -275,6 +275,13 @@ class GcsPlace(RecordPlace):
             raise error_for(answer, self._where(key))
         return answer
 
+    def _object(self, key: str, answer: Answer) -> Answer:
+        """Return the response to a download, if it is of an object. A proxy's page has no generation."""
+        answer = self._checked(key, answer)
+        if not answer.headers.get(GENERATION, "").isdecimal():
+            raise error_of(Kind.BROKEN, self._where(key), detail="the response does not contain a generation")
+        return answer
+
     def _confirm_missing(self, key: str) -> None:
         """Raise StorageError if a listing has the object, or fails: a 404 may mean the bucket or be a
         proxy's."""
@@ -346,11 +353,8 @@ class GcsPlace(RecordPlace):
 
     def _read_record(self, key: str) -> Versioned:
         """Return an object and its generation."""
-        answer = self._checked(key, self._download(key))
-        generation = answer.headers.get("x-goog-generation", "")
-        if not generation.isdecimal():
-            raise error_of(Kind.BROKEN, self._where(key), detail="the response does not contain a generation")
-        return Versioned(answer.body, generation)
+        answer = self._object(key, self._download(key))
+        return Versioned(answer.body, answer.headers[GENERATION])
 
     def delete_record(self, key: str, generation: str) -> None:
         """Delete a record. Raises WriteConflict if it has another generation."""
@@ -366,6 +370,7 @@ class GcsPlace(RecordPlace):
 
 
 MEDIA = {"alt": "media"}
+GENERATION = "x-goog-generation"
 AS_STORED = {"Accept-Encoding": "gzip"}
 """Without it, the store would unpack objects with ``Content-Encoding: gzip``."""
 
@@ -413,10 +418,10 @@ class GcsReader(GcsPlace):
     """Reads and lists one prefix of a bucket. Spark workers open connections from their own environment."""
 
     def read(self, key: str) -> bytes:
-        return self._checked(key, self._download(key)).body
+        return self._object(key, self._download(key)).body
 
     def read_span(self, key: str, start: int, length: int) -> bytes:
-        answer = self._checked(key, self._download(key, {"Range": f"bytes={start}-{start + length - 1}"}))
+        answer = self._object(key, self._download(key, {"Range": f"bytes={start}-{start + length - 1}"}))
         body = answer.body if answer.status == 206 else answer.body[start : start + length]
         if len(body) > length:
             raise error_of(

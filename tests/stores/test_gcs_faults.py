@@ -89,6 +89,19 @@ class DescribeConditions:
         faulty.arm(Rule(Answer(status, refusal(status, "x", "x")), method="DELETE"))
         assert full.delete(KEYS[:1], versions=Versions.MARKER, expected=expected) == [Deletion(KEYS[0])]
 
+    @pytest.mark.parametrize("page", ["<html>Sign in</html>", ""])
+    def it_takes_no_page_of_a_proxy_for_an_object(
+        self, full: SweepStore, faulty: FaultyStore, page: str
+    ) -> None:
+        faulty.arm(Rule(Answer(200, page), method="GET", path="/o/"))
+        for request in (
+            lambda: full.read(KEYS[0]),
+            lambda: full.read_span(KEYS[0], 0, 1),
+            lambda: full.is_gone(KEYS[0]),
+        ):
+            with pytest.raises(StoreBusy, match="damaged"):
+                request()
+
     def it_does_not_believe_a_proxy_that_an_object_was_deleted(
         self, full: SweepStore, faulty: FaultyStore
     ) -> None:
