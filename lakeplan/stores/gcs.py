@@ -95,20 +95,25 @@ class GcsStore(BatchDeleter, GcsReader):
         if answer.status in (200, 204):
             return Deletion(key)
         if answer.status in (404, 412):
-            return self._changed(key)
+            return self._changed(key, params)
         if answer.status == 403 and (code := _lock(answer)):
             return Deletion(key, f"{code}: the object is locked")
         if is_busy(answer) or answer.status in (401, 403):
             return error_for(answer, where)
         return Deletion(key, reason_of(f"status {answer.status}", None))
 
-    def _changed(self, key: str) -> Deletion | StorageError:
-        """Return what a failed condition or a 404, which may be a proxy's, means: another object exists, or
-        none."""
+    def _changed(self, key: str, params: Mapping[str, str]) -> Deletion | StorageError:
+        """Return what a failed condition or a 404 means: another object exists, or none. If the object that
+        the request named exists, the response was not the store's."""
         try:
-            return Deletion(key) if self.stat(key) is None else Deletion(key, CHANGED, changed=True)
+            found = self.stat(key)
         except StorageError as error:
             return error
+        if found is None:
+            return Deletion(key)
+        if found.e_tag in params.values():
+            return Deletion(key, Kind.UNCLEAR.value.message, transient=True)
+        return Deletion(key, CHANGED, changed=True)
 
     def stat(self, key: str) -> StoredObject | None:
         return unless_missing(lambda: self._describe(key)[1])

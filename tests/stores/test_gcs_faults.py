@@ -115,6 +115,17 @@ class DescribeConditions:
         with pytest.raises(StorageError, match="does not say whether the object exists"):
             full.read(KEYS[0])
 
+    @pytest.mark.parametrize("status", [404, 412])
+    @pytest.mark.parametrize("versions", Versions)
+    def it_does_not_believe_a_proxy_that_an_object_changed(
+        self, full: SweepStore, faulty: FaultyStore, versions: Versions, status: int
+    ) -> None:
+        faulty.arm(Rule(Answer(status, "<html>not here</html>"), method="DELETE", times=1))
+        (answer,) = full.delete(KEYS[:1], versions=versions, expected=full.find(KEYS[:1]))
+        assert (answer.deleted, answer.changed, answer.transient) == (False, False, True)
+        (answer,) = full.delete(KEYS[:1], versions=versions, expected=full.find(KEYS[:1]))
+        assert answer.deleted
+
     def it_takes_no_empty_page_for_the_end_of_a_listing(self, full: SweepStore, faulty: FaultyStore) -> None:
         empty = Answer(200, json.dumps({"kind": "storage#objects", "nextPageToken": "next"}))
         item = {"name": "repo/data/00", "size": "1", "updated": "2026-01-01T00:00:00Z", "generation": "7"}
