@@ -13,6 +13,7 @@ import requests
 
 from lakeplan import limits
 from lakeplan.errors import NotFound, RepositoryNotFound, UnexpectedAnswer
+from lakeplan.formats.wire import nearest_us
 from lakeplan.lakefs.transport import CHERRY_PICKED, Call, Transport, of_repository
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
 from lakeplan.values.rules import GcRules
@@ -70,9 +71,9 @@ class Fields:
             raise Malformed(f"{name} is a number that is too large")
         return value
 
-    def seconds(self, name: str, first: int = _FIRST_SECOND) -> int:
+    def seconds(self, name: str) -> int:
         """Return a moment in seconds since the epoch."""
-        if not first <= (value := self.integer(name)) <= _LAST_SECOND:
+        if not _FIRST_SECOND <= (value := self.integer(name)) <= _LAST_SECOND:
             raise Malformed(f"{name} is {value}, which is not a valid time in seconds")
         return value
 
@@ -322,7 +323,7 @@ def commit_of(fields: Fields) -> Commit:
         raise Malformed("a merge commit has no `version`, so its main parent is unknown")
     return Commit(
         id=fields.name("id"),
-        creation_us=fields.seconds("creation_date", -_LAST_SECOND) * 1_000_000,
+        creation_us=nearest_us(fields.integer("creation_date") * 1_000_000),
         meta_range_id=fields.text("meta_range_id"),
         parents=parents,
         version=fields.integer("version", 1),

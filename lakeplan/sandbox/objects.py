@@ -11,6 +11,7 @@ from dataclasses import replace
 from email.utils import formatdate
 
 from lakeplan.formats.namespace import time_of
+from lakeplan.formats.wire import LAST_SECOND
 from lakeplan.sandbox import graph
 from lakeplan.sandbox.messages import (
     NO_CONTENT,
@@ -178,7 +179,7 @@ def _headers(entry: Entry) -> dict[str, str]:
     return {
         "Content-Type": entry.content_type or DEFAULT_CONTENT_TYPE,
         "ETag": f'"{entry.e_tag}"',
-        "Last-Modified": formatdate(entry.last_modified_us / 1_000_000, usegmt=True),
+        "Last-Modified": formatdate(_calendar_seconds(entry.last_modified_us), usegmt=True),
     }
 
 
@@ -263,6 +264,11 @@ def _signature(repo: OpenRepository, branch: str, path: str, address: str) -> st
     text = "\n".join((repo.id, branch, path, address))
     digest = hmac.new(secret, text.encode(), hashlib.sha256).digest()
     return urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def _calendar_seconds(us: int) -> int:
+    """The nearest second that a header can have. Clients choose the time of an object."""
+    return max(0, min(us // 1_000_000, LAST_SECOND))
 
 
 def _entry(repo: OpenRepository, path: str, address: str, body: Fields) -> Entry:

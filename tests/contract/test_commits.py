@@ -23,6 +23,13 @@ class DescribeCommits:
     def it_takes_any_date(self, repo, date):
         assert repo.commit("main", "odd", date=date, allow_empty=True)["creation_date"] == date
 
+    @pytest.mark.parametrize("date", [1_795_837_059_571, -1_795_837_059_571])
+    def it_takes_milliseconds_for_seconds(self, repo, date):
+        """Nothing checks a date, so it may be in no year of a calendar."""
+        made = repo.commit("main", "odd", date=date, allow_empty=True)
+        assert made["creation_date"] == date
+        assert made["id"] in [commit.id for commit in repo.refs().commits]
+
     def it_takes_an_empty_message(self, repo):
         assert repo.commit("main", "", allow_empty=True)["message"] == ""
 

@@ -110,6 +110,14 @@ class DescribeStagedAddresses:
         assert (stat["mtime"], stat["content_type"], stat["size_bytes"]) == (1_600_000_000, "text/x", 7)
         assert stat["metadata"] == {"k": "v"}
 
+    @pytest.mark.parametrize("mtime", [1_795_837_059_571, 1_795_837_059_571_000_000, -1_795_837_059_571])
+    def it_takes_milliseconds_for_seconds(self, repo, mtime):
+        address = repo.upload("main", "a", b"hello").json()["physical_address"]
+        body = {"physical_address": address, "checksum": "zzz", "size_bytes": 5, "mtime": mtime}
+        assert repo.put("/branches/main/objects", body, path="b").status_code == 201
+        assert repo.get("/refs/main/objects/stat", path="b").json()["mtime"] == mtime
+        assert [entry.path for entry in repo.entries(repo.commit()["meta_range_id"])] == ["a", "b"]
+
     def it_refuses_other_storage(self, repo):
         body = {"physical_address": "gs://elsewhere/x", "checksum": "zzz", "size_bytes": 1}
         answer = repo.put("/branches/main/objects", body, path="a")

@@ -68,3 +68,22 @@ def it_refuses_a_field_of_another_type() -> None:
 
 def it_sorts_maps_by_their_keys_bytes() -> None:
     assert wire.field_text_map(5, {"b": "", "a": "x"}) == b"\x2a\x06\n\x01a\x12\x01x\x2a\x05\n\x01b\x12\x00"
+
+
+MILLISECONDS = 1_795_837_059_571
+"""A date that a client gave in milliseconds. Servers store it."""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "read"),
+    [
+        (wire.LAST_SECOND, wire.LAST_SECOND),
+        (wire.LAST_SECOND + 1, wire.LAST_SECOND),
+        (MILLISECONDS, wire.LAST_SECOND),
+        (-MILLISECONDS, -wire.LAST_SECOND),
+        (MILLISECONDS * 1_000_000, MILLISECONDS * 1_000_000),  # it overflows in servers: nobody may use it
+        (-MILLISECONDS * 1_000_000, -MILLISECONDS * 1_000_000),
+    ],
+)
+def it_reads_the_nearest_time_of_the_calendar(seconds: int, read: int) -> None:
+    assert wire.timestamp_us(wire.field_int(1, seconds)) == read * 1_000_000

@@ -238,6 +238,31 @@ class DescribeWhatIsKept:
         world.sweep_of(mark)
         assert other.get("main", "import.bin") == b"first"
 
+    def it_reads_repositories_whose_clients_gave_milliseconds_for_seconds(
+        self, world: SweepWorld, repo: LakeRepository
+    ) -> None:
+        """One such date in one repository stopped the sweeps of all repositories of the server."""
+        address = _address(repo, "main~3")
+        other = world.lake.repository("repo2")
+        late = int(world.lake.clock.at.timestamp() * 1000)
+        for made, name, where in (
+            (repo, "again.bin", repo.upload("c.bin", b"c")),
+            (other, "import.bin", address),
+        ):
+            body = {
+                "physical_address": f"local://repo1/{where}",
+                "checksum": "c",
+                "size_bytes": 1,
+                "mtime": late,
+            }
+            made.call("PUT", "/branches/main/objects", params={"path": name}, json=body)
+            made.call("POST", "/branches/main/commits", json={"message": "late", "date": late})
+        mark = world.mark()
+        assert world.kept(mark)[address] == "protected"
+        assert set(world.going(mark).values()) == {"backlog"}
+        world.sweep_of(mark)
+        assert other.get("main", "import.bin") == b"first"
+
     def it_keeps_what_another_repository_imports_after_the_mark(
         self, world: SweepWorld, repo: LakeRepository
     ) -> None:

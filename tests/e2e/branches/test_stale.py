@@ -67,7 +67,7 @@ def it_says_unknown_where_nothing_was_simulated(idle):
     assert "lakeplan_lifecycle_plan_stale_bytes" not in found
 
 
-@pytest.mark.parametrize("date", [-62135596801, -253402300799, 253402300799])
+@pytest.mark.parametrize("date", [-62135596801, -253402300799, 253402300800, 1_795_837_059_571])
 def it_plans_with_commits_of_years_that_no_calendar_has(lake, date):
     """Whoever may commit chooses the date; one repository of that kind stopped the plan of all."""
     lake.api.branch("analytics", "feature-odd")
