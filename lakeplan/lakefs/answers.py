@@ -351,8 +351,8 @@ COMMIT_ID_DIGITS = 64
 
 def check_read_as_branch(transport: Transport, repository: str, branch: str, operation: str) -> None:
     """Raise UnexpectedAnswer if the server reads the name of this branch as a commit. In the paths of commits
-    and objects, the unique beginning of a commit id comes before a branch with that name, and no request
-    returns the branch's uncommitted objects (lakefs/api.md)."""
+    and objects, the unique beginning of a commit id comes before a branch with that name on servers before
+    0.87, and no request returns the branch's uncommitted objects (lakefs/api.md)."""
     name = branch.lower()
     if not name or len(name) > COMMIT_ID_DIGITS or not set(name) <= HEX:
         return

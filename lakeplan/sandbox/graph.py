@@ -216,19 +216,26 @@ class _Newest:
 
 
 def _resolve_base(records: Records, name: str) -> Resolved:
-    """The commit of a name without modifiers. As on a server, a unique prefix of a commit id comes before a
-    branch or a tag with that name (``revResolve`` in treeverse/lakeFS), and several such commits do not."""
-    if _HEX.fullmatch(name):
-        ids = records.commits_with_prefix(name)
-        if len(ids) == 1:
-            return Resolved(ids[0])
+    """The commit of a name without modifiers. As on servers since 0.87 (``revResolve`` in treeverse/lakeFS),
+    only a whole commit id comes before a branch or a tag with that name."""
+    if _HEX.fullmatch(name) and len(name) == 64 and records.find_commit(name):
+        return Resolved(name)
     branch = records.find_branch(name)
     if branch:
         return Resolved(branch.commit_id, branch)
     tag = records.find_tag(name)
     if tag:
         return Resolved(tag.commit_id)
-    raise not_found()
+    commit = _resolve_prefix(records, name)
+    if commit is None:
+        raise not_found()
+    return commit
+
+
+def _resolve_prefix(records: Records, name: str) -> Resolved | None:
+    """The only commit whose id begins with the name."""
+    ids = records.commits_with_prefix(name) if _HEX.fullmatch(name) else []
+    return Resolved(ids[0]) if len(ids) == 1 else None
 
 
 def _ancestor(records: Records, commit_id: str, steps: int) -> str:

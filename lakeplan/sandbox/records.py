@@ -184,6 +184,8 @@ class Records:
             raise ApiError(409, "branch already exists: not unique")
         if self.find_tag(id):
             raise ApiError(409, f"tag ID {id}: conflict found")
+        if self.find_commit(id):
+            raise ApiError(409, f"commit ID {id}: conflict found")
         sql = "INSERT INTO branches VALUES (?1, ?2, ?3, ?4, ?5, ?5)"
         self._run(sql, id, commit_id, int(hidden), self._now())
 

@@ -23,15 +23,20 @@ class DescribeCreation:
         expected = {"main~1": first, "main@": second, "v1": first, "prefix": first}[source]
         assert repo.branch("dev", first[:16] if source == "prefix" else source) == expected
 
-    def it_is_not_read_by_a_name_that_begins_the_id_of_one_commit(self, repo):
-        """Neither its objects nor its uncommitted changes. Code (revResolve), not tried on a server."""
+    def it_is_read_by_its_name_even_if_a_commit_id_begins_with_it(self, repo):
+        """Servers before 0.87 read such a name as the commit."""
         first = repo.head()
         repo.commit_object("main", "a")
-        repo.branch(first[:16])
-        repo.upload(first[:16], "b")
-        assert repo.paths(first[:16]) == []
-        assert repo.get(f"/commits/{first[:16]}").json()["id"] == first
-        assert repo.get(f"/branches/{first[:16]}").json()["commit_id"] == repo.head()
+        for name in (first[:16], first[:6]):
+            repo.branch(name)
+            repo.upload(name, "b")
+            assert repo.paths(name) == ["a", "b"]
+            assert repo.get(f"/commits/{name}").json()["id"] == repo.head()
+
+    def it_refuses_the_id_of_a_commit_as_a_name(self, repo):
+        answer = repo.post("/branches", {"name": repo.head(), "source": "main"})
+        message = {"message": f"commit ID {repo.head()}: conflict found"}
+        assert (answer.status_code, answer.json()) == (409, message)
 
     def it_refuses_a_name_that_is_taken(self, repo):
         repo.branch("dev")

@@ -10,6 +10,7 @@ from lakeplan.sweep import inspection
 from lakeplan.sweep.inspection import needed_now
 from lakeplan.sweep.run import HELD_AGAIN, UNLISTED
 from lakeplan.values.sweep import Status
+from tests.old_servers import resolve_like_old_servers
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
 
@@ -60,9 +61,10 @@ def it_keeps_it_on_a_hidden_branch_too(world, repo, orphan) -> None:
 
 
 @pytest.fixture
-def hexadecimal(repo: LakeRepository) -> str:
-    """A branch that is named like the beginning of another branch's commit: in the paths of objects, a server
-    reads its name as that commit."""
+def hexadecimal(repo: LakeRepository, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A branch that is named like the beginning of another branch's commit: in the paths of objects, an old
+    server reads its name as that commit."""
+    resolve_like_old_servers(monkeypatch)
     name = repo.call("GET", "/branches/main").json()["commit_id"][:6]
     repo.call("POST", "/branches", json={"name": "other", "source": "main"})
     repo.commit(0, branch="other", z=b"newest")
