@@ -129,7 +129,7 @@ class GcsStore(BatchDeleter, GcsReader):
         return False
 
     def facts(self) -> StoreFacts:
-        params = {"fields": "versioning,softDeletePolicy"}
+        params = {"fields": "kind,versioning,softDeletePolicy"}
         answer = self._client.request("GET", self._bucket_path, self.url, params=params)
         if answer.status == 403:
             return StoreFacts(versioned=None, soft_delete=None)
@@ -139,7 +139,8 @@ class GcsStore(BatchDeleter, GcsReader):
             raise error_for(answer, self.url)
         bucket = json_of(answer, self.url)
         versioning, policy = bucket.get("versioning", {}), bucket.get("softDeletePolicy", {})
-        if not (isinstance(versioning, dict) and isinstance(policy, dict)):
+        is_bucket = bucket.get("kind") == "storage#bucket"
+        if not (is_bucket and isinstance(versioning, dict) and isinstance(policy, dict)):
             raise error_of(Kind.BROKEN, self.url, detail="the response does not describe a bucket")
         seconds = str(policy.get("retentionDurationSeconds", "0"))
         return StoreFacts(versioned=bool(versioning.get("enabled")), soft_delete=seconds != "0")

@@ -272,7 +272,7 @@ class DescribeVersions:
 
     def it_says_that_the_bucket_keeps_what_is_deleted(self, full: SweepStore, faulty: FaultyStore) -> None:
         for seconds, kept in (("604800", True), ("0", False)):
-            body = {"softDeletePolicy": {"retentionDurationSeconds": seconds}}
+            body = {"kind": "storage#bucket", "softDeletePolicy": {"retentionDurationSeconds": seconds}}
             faulty.arm(Rule(Answer(200, json.dumps(body)), method="GET", path="/b/[^/]+$", times=1))
             assert full.facts().soft_delete is kept
         faulty.arm(Rule(Answer(403, "{}"), method="GET", path="/b/[^/]+$"))
@@ -467,7 +467,17 @@ class DescribeBadDays:
         with pytest.raises(StoreBusy):
             full.delete([KEYS[0]], versions=Versions.MARKER, expected=other_than(full.find(KEYS[:1])))
 
-    @pytest.mark.parametrize("body", ['{"versioning": 5}', '{"softDeletePolicy": [1]}', "[]", "x"])
+    @pytest.mark.parametrize(
+        "body",
+        [
+            '{"kind": "storage#bucket", "versioning": 5}',
+            '{"kind": "storage#bucket", "softDeletePolicy": [1]}',
+            '{"kind": "storage#object", "name": "repo/data/00"}',
+            "{}",
+            "[]",
+            "x",
+        ],
+    )
     def it_takes_no_other_answer_for_a_bucket(self, full: SweepStore, faulty: FaultyStore, body: str) -> None:
         faulty.arm(Rule(Answer(200, body), method="GET", path="/b/[^/]+$"))
         with pytest.raises(StorageError):
