@@ -87,7 +87,8 @@ def file_id_of_body(body: Iterable[bytes | memoryview], properties: Mapping[str,
 def decode_entry(path: bytes, message: bytes) -> Entry:
     """The entry at ``path``. Bytes of a path that are not UTF-8 become surrogates (``surrogateescape``).
 
-    Raises FormatError, unnamed, for damaged protobuf, an unknown address type or a negative size.
+    A negative size, which servers accept from clients, becomes 0. Raises FormatError, unnamed, for damaged
+    protobuf or an unknown address type.
     """
     address = e_tag = content_type = ""
     size = address_type = 0
@@ -115,13 +116,11 @@ def decode_entry(path: bytes, message: bytes) -> Entry:
                 pass
     if not 0 <= address_type <= max(AddressType):
         raise damaged(f"an entry has the unknown address type {address_type}")
-    if size < 0:
-        raise damaged(f"an entry has the invalid size {size}")
     return Entry(
         path=path.decode(errors="surrogateescape"),
         address=address,
         address_type=AddressType(address_type),
-        size=size,
+        size=max(0, size),
         last_modified_us=wire.timestamp_us(b"".join(modified)),
         e_tag=e_tag,
         content_type=content_type,

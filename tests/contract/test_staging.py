@@ -118,6 +118,12 @@ class DescribeStagedAddresses:
         assert repo.get("/refs/main/objects/stat", path="b").json()["mtime"] == mtime
         assert [entry.path for entry in repo.entries(repo.commit()["meta_range_id"])] == ["a", "b"]
 
+    def it_takes_a_negative_size(self, repo):
+        address = repo.upload("main", "a", b"hello").json()["physical_address"]
+        body = {"physical_address": address, "checksum": "zzz", "size_bytes": -1}
+        assert repo.put("/branches/main/objects", body, path="b").status_code == 201
+        assert [entry.size for entry in repo.entries(repo.commit()["meta_range_id"])] == [5, 0]
+
     def it_refuses_other_storage(self, repo):
         body = {"physical_address": "gs://elsewhere/x", "checksum": "zzz", "size_bytes": 1}
         answer = repo.put("/branches/main/objects", body, path="a")

@@ -60,7 +60,6 @@ def it_keeps_paths_that_are_not_utf8(path: bytes) -> None:
     [
         wire.field_int(6, 3),
         wire.field_int(6, -1),
-        wire.field_int(3, -5),
         b"\x0a\x01\xff",
         b"\x08\x01",
         MESSAGE[:-1],
@@ -69,6 +68,11 @@ def it_keeps_paths_that_are_not_utf8(path: bytes) -> None:
 def it_refuses_what_cannot_be_an_entry(message: bytes) -> None:
     with pytest.raises(FormatError):
         decode_entry(b"p", message)
+
+
+def it_reads_a_negative_size_as_none() -> None:
+    """Clients choose sizes. One such entry made the whole range unreadable."""
+    assert decode_entry(b"p", wire.field_int(3, -5)).size == 0
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))

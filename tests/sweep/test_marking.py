@@ -238,30 +238,34 @@ class DescribeWhatIsKept:
         world.sweep_of(mark)
         assert other.get("main", "import.bin") == b"first"
 
-    def it_reads_repositories_whose_clients_gave_milliseconds_for_seconds(
-        self, world: SweepWorld, repo: LakeRepository
+    @pytest.mark.parametrize(
+        ("odd", "date"),
+        [
+            ({}, 1_709_294_400_000),
+            ({"mtime": 1_709_294_400_000}, 1_709_294_400),
+            ({"size_bytes": -1}, 1_709_294_400),
+        ],
+        ids=["commit in milliseconds", "object in milliseconds", "negative size"],
+    )
+    def it_reads_odd_values_that_clients_gave(
+        self, world: SweepWorld, repo: LakeRepository, odd: dict[str, int], date: int
     ) -> None:
-        """One such date in one repository stopped the sweeps of all repositories of the server."""
+        """Servers accept them. One of them in one repository stopped the sweeps of all repositories."""
         address = _address(repo, "main~3")
         other = world.lake.repository("repo2")
-        late = int(world.lake.clock.at.timestamp() * 1000)
-        for made, name, where in (
+        for made, path, held in (
             (repo, "again.bin", repo.upload("c.bin", b"c")),
             (other, "import.bin", address),
         ):
-            body = {
-                "physical_address": f"local://repo1/{where}",
-                "checksum": "c",
-                "size_bytes": 1,
-                "mtime": late,
-            }
-            made.call("PUT", "/branches/main/objects", params={"path": name}, json=body)
-            made.call("POST", "/branches/main/commits", json={"message": "late", "date": late})
+            body = {"physical_address": f"local://repo1/{held}", "checksum": "c", "size_bytes": 1, **odd}
+            made.call("PUT", "/branches/main/objects", params={"path": path}, json=body)
+            made.call("POST", "/branches/main/commits", json={"message": "odd", "date": date})
         mark = world.mark()
         assert world.kept(mark)[address] == "protected"
         assert set(world.going(mark).values()) == {"backlog"}
-        world.sweep_of(mark)
-        assert other.get("main", "import.bin") == b"first"
+        document = world.sweep_of(mark)
+        assert document["finished"]
+        assert address in repo.stored()
 
     def it_keeps_what_another_repository_imports_after_the_mark(
         self, world: SweepWorld, repo: LakeRepository
