@@ -96,8 +96,8 @@ def inspect_repository(
     site: Site, stored: GcRules, *, now: datetime, before: RulesBefore, collects: bool = False
 ) -> Inspection:
     """Inspects one repository. ``stored`` are the rules that ``read_rules`` just returned, ``before`` those
-    before their last recorded change. ``collects``: objects that were never committed may be deleted, so
-    branches are listed.
+    before their last recorded change. ``collects``: objects that may be staged again without being listed
+    may be deleted, so branches are listed.
 
     Raises LakeplanError for anything that makes a collection unsafe, such as no branches, a HEAD that cannot
     be read, or rules that changed before the refs were read.
@@ -523,7 +523,9 @@ def needed_now(
     check_pins(site.reader, ports.state, site.key)
     foreign = all_others(site, keep=keep)
     inspected_at = ports.now()
-    inspection = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
+    inspection = inspect_repository(
+        site, read_rules(site), now=now, before=None, collects=mark.lists_branches
+    )
     keep()
     wanted = mark.marked.going if parts is None else parts
     addresses = ports.marker.held_again(

@@ -140,6 +140,13 @@ class Mark:
         named = MarkClass.NEVER_COMMITTED in deleted_classes(self.settings.never_committed)
         return named and self.marked.amount(MarkClass.NEVER_COMMITTED).objects > 0
 
+    @property
+    def lists_branches(self) -> bool:
+        """Whether a sweep lists the objects of all branches. An object that expired may be staged again too,
+        with the content of the HEAD, but for that alone the listing is too slow."""
+        named = MarkClass.NEVER_COMMITTED in deleted_classes(self.settings.never_committed)
+        return named and self.to_delete.objects > 0
+
     def to_document(self) -> MarkRow:
         return {
             "format": MARK_FORMAT,

@@ -414,7 +414,9 @@ class _Runner:
         foreign = all_others(site, keep=self._keep)
         looked_at, self._looked = self._ports.now(), time.monotonic()
         now = check_clocks(site, mark, self._ports, self._by).earliest
-        inspected = inspect_repository(site, read_rules(site), now=now, before=None, collects=mark.collects)
+        inspected = inspect_repository(
+            site, read_rules(site), now=now, before=None, collects=mark.lists_branches
+        )
         request = recheck_request(site, mark, tuple(left), inspected, foreign, self._known)
         held = self._ports.marker.held_again(request, limit=MAX_SAVED)
         if len(held) > MAX_SAVED:

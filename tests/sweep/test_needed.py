@@ -21,7 +21,9 @@ NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 SAFEST = NOW - timedelta(minutes=3)
 PART = Part("going/part-0.parquet", 1, 1, "0" * 64)
 OTHER = Part("going/part-1.parquet", 1, 1, "1" * 64)
-MARK: Any = SimpleNamespace(mark_id="m1", collects=False, held_prefixes=(), marked=Marked((PART,), (), {}))
+MARK: Any = SimpleNamespace(
+    mark_id="m1", lists_branches=False, held_prefixes=(), marked=Marked((PART,), (), {})
+)
 FOREIGN: Any = (ForeignRanges("prod/other", None, ("f1",)),)  # type: ignore[arg-type]
 
 
@@ -63,7 +65,7 @@ class World:
         self, site: Any, stored: str, *, now: datetime, before: Any, collects: bool
     ) -> Any:
         assert (site, stored, now, before) == (self.site, "rules", SAFEST, None)
-        assert collects is MARK.collects
+        assert collects is MARK.lists_branches
         self.order.append("inspect")
         self.at += timedelta(minutes=1)
         facts = dict.fromkeys(("m4", "m3", "m2", "m1"), Facts(0))

@@ -60,6 +60,22 @@ def it_keeps_it_on_a_hidden_branch_too(world, repo, orphan) -> None:
     assert world.ends(mark)[address] == ("saved", HELD_AGAIN)
 
 
+def it_keeps_an_expired_object_that_is_staged_with_the_content_of_the_head(world, repo) -> None:
+    """A client restored a file by its old address, although the file had been uploaded again as it was."""
+    world.sweep["never_committed"] = "collect"
+    expired = repo.call("GET", "/refs/main~3/objects/stat", params={"path": "a.bin"}).json()
+    head = repo.call("GET", "/refs/main/objects/stat", params={"path": "a.bin"}).json()
+    same = {key: head[key] for key in ("checksum", "size_bytes", "content_type")}
+    body = {"physical_address": expired["physical_address"], **same}
+    repo.call("PUT", "/branches/main/objects", params={"path": "a.bin"}, json=body)
+    assert repo.call("GET", "/branches/main/diff").json()["results"] == []
+    mark = world.mark()
+    assert not mark.collects
+    world.approve(mark)
+    world.run(mark)
+    assert repo.get("main", "a.bin") == b"first"
+
+
 @pytest.fixture
 def hexadecimal(repo: LakeRepository, monkeypatch: pytest.MonkeyPatch) -> str:
     """A branch that is named like the beginning of another branch's commit: in the paths of objects, an old
