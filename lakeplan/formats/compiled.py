@@ -64,7 +64,8 @@ def _kernels() -> ModuleType | None:
     try:
         return _loaded(folder)
     except ModuleNotFoundError as error:
-        _log.info("%s is not installed, so ranges are decoded with numpy", error.name)
+        missing = str(error.name).partition(".")[0]
+        _log.info("%s is not installed, so ranges are decoded with numpy", missing)
         return None
     except Exception as error:  # noqa: BLE001 - damaged files fail with anything
         _log.info("cannot use the compiled code in %s (%s); compiling it again", folder, _named(error))
@@ -72,9 +73,7 @@ def _kernels() -> ModuleType | None:
     try:
         return _loaded(_own_temporary())
     except Exception as error:  # noqa: BLE001 - numpy decodes as well, only slower
-        _log.warning(
-            "numba does not work on this machine (%s), so ranges are decoded with numpy", _named(error)
-        )
+        _log.warning("numba does not work here (%s), so ranges are decoded with numpy", _named(error))
         return None
 
 

@@ -33,7 +33,7 @@ def grow(repo, seed):
         branch = choose.choice(branches)
         match choose.choice(["commit"] * 6 + ["branch"] * 3 + ["merge", "reset", "drop"]):
             case "branch":
-                name = f"b{step}"
+                name = f"x{step}"
                 repo.branch(name, choose.choice(branches), hidden=choose.random() < 0.2)
                 branches.append(name)
             case "merge" if len(branches) > 1:

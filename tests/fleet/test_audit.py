@@ -304,7 +304,7 @@ def it_changes_nothing(lake: Lake, repo: LakeRepository, listed: bool) -> None:
 def it_asks_for_each_commit_once(lake: Lake, repo: LakeRepository) -> None:
     """Many branches share their history: a log is read until nothing in it is new."""
     for number in range(5):
-        repo.branch(f"b{number}")
+        repo.branch(f"x{number}")
     asked: list[str] = []
     made = ports(lake)
     reader: Any = made.reader("prod")

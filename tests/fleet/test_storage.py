@@ -78,11 +78,11 @@ def history(lake: Lake, repo: LakeRepository, draw: random.Random) -> None:
         }
         repo.commit(age, branch, **files)
         if len(names) < 3 and draw.random() < 0.4:
-            repo.branch(f"b{len(names)}", branch)
-            names.append(f"b{len(names)}")
+            repo.branch(f"x{len(names)}", branch)
+            names.append(f"x{len(names)}")
         if draw.random() < 0.3:
             repo.tag(f"v{age}-{draw.random()}", branch)
-    repo.set_rules(draw.choice([1, 7, 30]), b1=draw.choice([3, 20]))
+    repo.set_rules(draw.choice([1, 7, 30]), x1=draw.choice([3, 20]))
     for number in range(draw.randint(0, 3)):
         (repo.folder / "data" / f"lost{number}").write_bytes(bytes(draw.randint(1, 50)))
         repo.touch(f"data/lost{number}")

@@ -113,7 +113,7 @@ def it_refuses_a_small_file_that_needs_much_memory(bomb: Callable[[], bytes], ki
     said, _, mebibytes = done.stdout.decode().rpartition("MiB")
     assert said.count("bomb: ") == 3
     if not kind:
-        assert said.count("bomb: exceeds a limit") == 3
+        assert said.count("bomb: the file exceeds a limit") == 3
     assert int(mebibytes) < 400
 
 
@@ -131,7 +131,7 @@ def it_names_the_limit(monkeypatch: pytest.MonkeyPatch, name: str, value: int) -
     data = write_uncommitted([f"data/{n}" for n in range(100)], [0] * 100)
     assert len(read_uncommitted(data, name="x")) == 100
     monkeypatch.setattr(limits, name, value)
-    with pytest.raises(FormatError, match="x: exceeds a limit: it "):
+    with pytest.raises(FormatError, match="x: the file exceeds a limit: it "):
         read_uncommitted(data, name="x")
 
 

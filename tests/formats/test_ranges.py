@@ -126,7 +126,7 @@ class DescribeWrongFiles:
             lambda: list(read_range(data, name="r", verify_id=ID)),
             lambda: read_range_columns(data, name="r", verify_id=ID),
         ):
-            with pytest.raises(FormatError, match=f"not {ID}"):
+            with pytest.raises(FormatError, match=f"but {ID} was expected"):
                 read()
 
     def it_refuses_a_metarange_for_a_range_and_the_other_way_round(self, make_entries: MakeEntries) -> None:

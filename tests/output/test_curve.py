@@ -141,8 +141,8 @@ class DescribeThePicture:
         titles = [t.text or "" for t in root.iter(f"{SVG}title")]
         marks = [t for t in titles if "the server deletes" in t]
         assert marks == [
-            "21 days: the server deletes 775.0 GB, 35.0 GB more",
-            "21 days: the server deletes 7,650, 250 more",
+            "21 days: the server deletes 775.0 GB, 35.0 GB more than documented",
+            "21 days: the server deletes 7,650, 250 more than documented",
         ]
         calm = copy.deepcopy(document)
         calm["curves"][0]["server"][1]["at_risk"] = amount(0, 0)

@@ -71,7 +71,7 @@ def it_colours_by_what_could_be_deleted() -> None:
     assert classes["models/a/"] == "held"
     assert classes["raw/"] == "some"
     assert [cls for name, cls in classes.items() if "script" in name] == ["most"]
-    assert classes["models/"] == classes["no folder"] == "own"
+    assert classes["directly in models/"] == classes["directly in no folder"] == "own"
 
 
 def it_draws_a_folder_without_a_name_in_the_folder_above_it() -> None:

@@ -170,7 +170,7 @@ class Lake:
             branch = self.draw.choice(names)
             self.change(branch, age)
             if self.draw.random() < 0.35:
-                names.append(f"b{len(names)}")
+                names.append(f"x{len(names)}")
                 self.branch(names[-1], branch)
             if self.draw.random() < 0.2 and len(names) > 1:
                 self.merge(*self.draw.sample(names, 2))

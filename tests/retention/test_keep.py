@@ -253,7 +253,7 @@ class DescribeHolds:
         rules = rules_of(5, holds=(Hold("branch", "b"),), recorded=(HeldCommit("branch", "b", "r"),))
         with pytest.raises(LakeplanError, match="keeps nothing") as refused:
             masks_of(draw_refs(LINE), rules)
-        assert "the commit that it kept instead (r)" in refused.value.hint
+        assert "the commit that it kept (r)" in refused.value.hint
 
     def it_names_the_prefixes_that_are_held_today(self) -> None:
         holds = [

@@ -164,7 +164,7 @@ def it_is_used_where_its_keys_prove_that_it_covers_the_namespace(
 
 
 def it_is_not_used_for_another_bucket() -> None:
-    with pytest.raises(LakeplanError, match="is of the bucket b, but the namespace is in c"):
+    with pytest.raises(LakeplanError, match="lists the bucket b, but the namespace is in the bucket c"):
         opened(delivered(), "s3://c/ns")
     with pytest.raises(UsageError, match="lists an S3 bucket"):
         opened(delivered(), "file:///b/ns")
@@ -217,7 +217,7 @@ def it_reads_no_manifest_that_is_damaged(changed: dict[str, Any]) -> None:
 
 
 def it_reads_parquet_only() -> None:
-    with pytest.raises(FormatError, match="in CSV, but only Parquet"):
+    with pytest.raises(FormatError, match="is CSV, but only Parquet"):
         opened(delivered(fileFormat="CSV"))
 
 

@@ -101,5 +101,5 @@ def it_fails_one_repository_whose_part_was_changed(
         new_run=world.run_of,
         new_official_id=lambda: "official",
     )
-    assert "checksum differs" in str(end.failed[KEY])
+    assert "checksum does not match" in str(end.failed[KEY])
     assert expired <= repo.stored()

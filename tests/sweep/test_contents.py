@@ -182,5 +182,5 @@ def it_shows_no_part_that_was_changed(real: SweepWorld, repo: LakeRepository) ->
     part = mark.marked.going[0]
     file = repo.folder / "_lakeplan/marks" / mark.mark_id / part.name
     file.write_bytes(file.read_bytes() + b"x")
-    with pytest.raises(FormatError, match="checksum differs"):
+    with pytest.raises(FormatError, match="checksum does not match"):
         contents(real, mark)

@@ -475,7 +475,7 @@ class DescribeRunning:
         path = repo.folder / mark_prefix(mark.mark_id) / mark.marked.going[0].name
         path.write_bytes(path.read_bytes() + b"\n")
         end = world.run(mark)
-        assert "checksum differs" in end.problem
+        assert "checksum does not match" in end.problem
         assert not end.finished
         assert untouched()
 

@@ -239,7 +239,7 @@ def it_reports_what_lakefs_own_collector_cannot_do_wherever_it_is_inherited_from
     [
         ("Data", "'Data' is not a valid repository name"),
         ("da", "'da' is not a valid repository name"),
-        ("'da_*'", "the pattern 'da_*' cannot match anything: no repository has '_'"),
+        ("'da_*'", "the pattern 'da_*' cannot match anything: a repository name cannot contain '_'"),
         ("'da[ta'", "cannot match anything: the [ has no closing ]"),
         ("'[^a]*'", "write [!a]"),
         ("'-*'", "cannot match anything"),

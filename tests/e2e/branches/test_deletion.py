@@ -169,7 +169,7 @@ class DescribeHolds:
         lake.write("repositories/lake.yaml", entry)
         result = lake.lakeplan("branches", "run")
         assert result.code == 1
-        assert "prod and lake are names of the same server" in result.err.replace("\n", " ")
+        assert "prod and lake are two names for the same server" in result.err.replace("\n", " ")
         assert lake.live() == {"main", "feature-1"}
 
     def it_heeds_what_is_held_under_another_name_of_the_host(self, lake, monkeypatch):

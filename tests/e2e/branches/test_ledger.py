@@ -72,7 +72,7 @@ def it_keeps_a_branch_made_again_since_an_older_record_that_is_put_back(old):
     old.grow_older(2)
     result = old.branches("run")
     assert old.live() == {"main", "feature-1"}
-    assert "older copy" in result.json["repositories"][0]["warnings"][0]
+    assert "outdated copy" in result.json["repositories"][0]["warnings"][0]
 
 
 def it_tells_a_person(old):

@@ -104,7 +104,7 @@ def it_uses_no_part_that_is_not_the_one_that_was_marked(sweep: Sweep) -> None:
     sweep.store.put(MARK_PREFIX + sweep.parts[0].name, sweep.store.read(MARK_PREFIX + other.name))
     (error,) = sweep.run()
     assert isinstance(error, FormatError)
-    assert "checksum differs" in error.message
+    assert "checksum does not match" in error.message
     assert error.where == f"{sweep.store.url}/{MARK_PREFIX}{sweep.parts[0].name}"
     assert sweep.there() == {"data/a", "data/b", "data/precious"}
 
