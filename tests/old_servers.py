@@ -14,6 +14,7 @@ def resolve_like_old_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve = graph._resolve_base
 
     def resolve_prefix_first(records: Records, name: str) -> Resolved:
-        return graph._resolve_prefix(records, name) or resolve(records, name)
+        ids = records.commits_with_prefix(name) if graph._HEX.fullmatch(name) else []
+        return Resolved(ids[0]) if len(ids) == 1 else resolve(records, name)
 
     monkeypatch.setattr(graph, "_resolve_base", resolve_prefix_first)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from lakeplan import limits
 from lakeplan.errors import FormatError
+from lakeplan.values.records import nearest_us
 
 HINT = "Check the file. It is damaged, or it is not a lakeFS file. Nothing in it was used."
 
@@ -117,8 +118,6 @@ def join_value(identity: bytes, message: bytes) -> bytes:
 
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
-LAST_SECOND = 253402300799
-"""The end of the year 9999. Later times count as this one."""
 _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 
@@ -208,15 +207,6 @@ def timestamp_us(message: bytes) -> int:
     if not 0 <= nanos < 10**9:
         raise damaged("a time has more than 999,999,999 nanoseconds")
     return nearest_us(seconds * 1_000_000 + nanos // 1000)
-
-
-def nearest_us(us: int) -> int:
-    """The nearest supported time. Clients choose dates, and servers check none: milliseconds in place of
-    seconds are a date in the year 58,000 (lakefs/api.md). Times that do not fit 64 bits are returned as they
-    are, because servers let them overflow: no retention can be computed with them (``CommitGraph``)."""
-    if not -(2**63) <= us < 2**63:
-        return us
-    return max(-LAST_SECOND * 1_000_000, min(us, LAST_SECOND * 1_000_000))
 
 
 def field_int(number: int, value: int, *, explicit: bool = False) -> bytes:

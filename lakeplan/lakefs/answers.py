@@ -13,8 +13,8 @@ import requests
 
 from lakeplan import limits
 from lakeplan.errors import NotFound, RepositoryNotFound, UnexpectedAnswer
-from lakeplan.formats.wire import nearest_us
 from lakeplan.lakefs.transport import CHERRY_PICKED, Call, Transport, of_repository
+from lakeplan.values.records import nearest_us
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
 from lakeplan.values.rules import GcRules
 

@@ -226,16 +226,10 @@ def _resolve_base(records: Records, name: str) -> Resolved:
     tag = records.find_tag(name)
     if tag:
         return Resolved(tag.commit_id)
-    commit = _resolve_prefix(records, name)
-    if commit is None:
-        raise not_found()
-    return commit
-
-
-def _resolve_prefix(records: Records, name: str) -> Resolved | None:
-    """The only commit whose id begins with the name."""
     ids = records.commits_with_prefix(name) if _HEX.fullmatch(name) else []
-    return Resolved(ids[0]) if len(ids) == 1 else None
+    if len(ids) != 1:
+        raise not_found()
+    return Resolved(ids[0])
 
 
 def _ancestor(records: Records, commit_id: str, steps: int) -> str:

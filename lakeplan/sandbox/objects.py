@@ -11,7 +11,6 @@ from dataclasses import replace
 from email.utils import formatdate
 
 from lakeplan.formats.namespace import time_of
-from lakeplan.formats.wire import LAST_SECOND
 from lakeplan.sandbox import graph
 from lakeplan.sandbox.messages import (
     NO_CONTENT,
@@ -29,6 +28,7 @@ from lakeplan.sandbox.messages import (
 )
 from lakeplan.sandbox.service import CANNOT_WRITE, OpenRepository, on_repository, on_writable
 from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.records import LAST_SECOND
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 MAX_PATHS_TO_DELETE = 1000

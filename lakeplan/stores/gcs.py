@@ -28,7 +28,6 @@ from lakeplan.values.objects import StoredObject
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
-BATCH = 100
 DESCRIBING = (
     *("contentType", "contentEncoding", "contentDisposition", "contentLanguage"),
     *("cacheControl", "metadata", "customTime", "storageClass"),
@@ -39,7 +38,7 @@ class GcsStore(BatchDeleter, GcsReader):
     """Implements ``SweepStore`` under a prefix of a bucket. Each object is deleted by a separate request, on
     the condition that its generation is still the expected one."""
 
-    batch_size = BATCH
+    batch_size = 100
 
     def _delete_keys(
         self, keys: list[str], versions: Versions, expected: Mapping[str, StoredObject]
@@ -149,8 +148,7 @@ class GcsStore(BatchDeleter, GcsReader):
         check_copy(source, target, self._where(target))
         before, facts = self._describe(source)
         key_name = kms_key(before)
-        params = {"ifSourceGenerationMatch": facts.e_tag}
-        params |= {"ifGenerationMatch": "0"} if create else {}
+        params = {"ifSourceGenerationMatch": facts.e_tag} | ({"ifGenerationMatch": "0"} if create else {})
         params |= {"destinationKmsKeyName": key_name} if key_name else {}
         about = {name: before[name] for name in DESCRIBING if before.get(name)}
         written = self._rewrite(source, target, params, json.dumps(about).encode())
@@ -181,11 +179,8 @@ class GcsStore(BatchDeleter, GcsReader):
                 resource = progress.get("resource")
                 return str(resource.get("generation", "")) if isinstance(resource, dict) else ""
             params = params | {"rewriteToken": str(progress.get("rewriteToken", ""))}
-        raise StorageError(
-            f"the storage did not finish the copy within {limits.STORE_PAGES:,} requests",
-            where=where,
-            hint="Run the command again.",
-        )
+        text = f"the storage did not finish the copy within {limits.STORE_PAGES:,} requests"
+        raise StorageError(text, where=where, hint="Run the command again.")
 
     def _remove(self, key: str, generation: str) -> None:
         answer = self._delete_once(key, {"generation": generation})
@@ -220,8 +215,7 @@ def kms_key(item: Mapping[str, Any]) -> str:
 
 LOCKS = ("retentionPolicyNotMet", "objectUnderActiveHold")
 HOLD = re.compile(r" is under active [A-Za-z-]+ hold ")
-"""Google documents the reason ``objectUnderActiveHold``, but its JSON API returns ``forbidden`` and this
-text."""
+"""Google documents ``objectUnderActiveHold``, but its JSON API returns ``forbidden`` and this text."""
 
 
 def _lock(answer: Answer) -> str:

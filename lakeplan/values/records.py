@@ -219,3 +219,16 @@ def check_repository(
 def _wrong(value: Any, name: str, expected: str) -> WrongShape:
     kind = "null" if value is None else repr(value)[:40]
     return WrongShape(f"{name or 'the record'} must be {expected}, but is {kind}")
+
+
+LAST_SECOND = 253402300799
+"""The end of the year 9999. Later times count as this one."""
+
+
+def nearest_us(us: int) -> int:
+    """The nearest supported time. Clients choose dates, and servers check none: milliseconds in place of
+    seconds are a date in the year 58,000 (lakefs/api.md). Times that do not fit 64 bits are returned as they
+    are, because servers let them overflow: no retention can be computed with them (``CommitGraph``)."""
+    if not -(2**63) <= us < 2**63:
+        return us
+    return max(-LAST_SECOND * 1_000_000, min(us, LAST_SECOND * 1_000_000))

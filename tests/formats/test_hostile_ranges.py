@@ -18,6 +18,7 @@ from lakeplan.formats import compiled, wire
 from lakeplan.formats.ranges import _compiled, read_range, read_range_arrays, read_range_columns
 from lakeplan.formats.sstable_blocks import masked_crc32c
 from lakeplan.formats.wire import join_value, uvarint
+from lakeplan.values import records
 from tests.cpu import at_most_cpu_seconds
 from tests.formats.hostile_ranges import SET, _handle, judge, sample, table
 
@@ -71,7 +72,7 @@ def it_compiles_with_the_limits_of_the_others() -> None:
     assert (kernels.MAX_BLOCK, kernels.MAX_TABLE) == (limits.BLOCK_BYTES, limits.TABLE_BYTES)
     assert (kernels.RATIO, kernels.KEY_RATIO) == (limits.SNAPPY_RATIO, limits.KEY_RATIO)
     assert (kernels.MAX_KEY, kernels.MAX_KEYS) == (limits.KEY_BYTES, limits.TABLE_KEY_BYTES)
-    assert kernels.LAST_SECOND == wire.LAST_SECOND
+    assert kernels.LAST_SECOND == records.LAST_SECOND
 
 
 def entry(shared: int, suffix: bytes, value: bytes | None = None) -> bytes:
@@ -86,7 +87,7 @@ def block(*entries: bytes, restarts: tuple[int, ...] = (0,)) -> bytes:
 
 A, B = entry(0, b"a" + SET), entry(0, b"b" + SET)
 LATE = join_value(
-    b"", wire.field_text(1, "data/a") + wire.field_bytes(2, b"\x08" + uvarint(wire.LAST_SECOND + 1))
+    b"", wire.field_text(1, "data/a") + wire.field_bytes(2, b"\x08" + uvarint(records.LAST_SECOND + 1))
 )
 REFUSED = {
     "the first restart point is not the first entry": block(A, B, restarts=(len(A),)),
@@ -133,7 +134,7 @@ def it_reads_an_object_that_was_written_after_the_calendar() -> None:
     """Clients choose these times, some in milliseconds. One such object made the whole range unreadable."""
     data = table([(0, block(entry(0, b"a" + SET, LATE)))], count=1)
     assert judge(data).startswith("rows")
-    assert [one.last_modified_us for one in read_range(data, name="r")] == [wire.LAST_SECOND * 1_000_000]
+    assert [one.last_modified_us for one in read_range(data, name="r")] == [records.LAST_SECOND * 1_000_000]
 
 
 def it_reads_two_good_blocks_with_compiled_code() -> None:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
 from lakeplan.formats import wire
+from lakeplan.values import records
 
 
 @pytest.mark.parametrize(
@@ -77,10 +78,10 @@ MILLISECONDS = 1_795_837_059_571
 @pytest.mark.parametrize(
     ("seconds", "read"),
     [
-        (wire.LAST_SECOND, wire.LAST_SECOND),
-        (wire.LAST_SECOND + 1, wire.LAST_SECOND),
-        (MILLISECONDS, wire.LAST_SECOND),
-        (-MILLISECONDS, -wire.LAST_SECOND),
+        (records.LAST_SECOND, records.LAST_SECOND),
+        (records.LAST_SECOND + 1, records.LAST_SECOND),
+        (MILLISECONDS, records.LAST_SECOND),
+        (-MILLISECONDS, -records.LAST_SECOND),
         (MILLISECONDS * 1_000_000, MILLISECONDS * 1_000_000),  # it overflows in servers: nobody may use it
         (-MILLISECONDS * 1_000_000, -MILLISECONDS * 1_000_000),
     ],
