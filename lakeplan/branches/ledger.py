@@ -103,7 +103,7 @@ def assume_created(ledger: Ledger, head_dates: Mapping[str, int]) -> Ledger:
     for name, record in ledger.branches.items():
         date = head_dates.get(record.first_head)
         if record.first == ledger.began and record.assumed is None and date is not None:
-            changed[name] = replace(record, assumed=min(date, record.first))
+            changed[name] = replace(record, assumed=max(0, min(date, record.first)))
     return replace(ledger, branches=changed)
 
 

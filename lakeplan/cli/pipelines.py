@@ -219,9 +219,8 @@ class Pipeline:
         _make_folder(self.into, _FILES)
         shown = self._at(MARK)
         if self._run("sweep", "show", asked.mark, "--format", "json", "--out", shown, "-q"):
-            raise NotAllowed(
-                f"mark {asked.mark} does not exist", hint="Run `lakeplan sweep list` to list the marks."
-            )
+            hint = "Check the id with `lakeplan sweep list`. The job's log shows the reason."
+            raise NotAllowed(f"mark {asked.mark} could not be shown", hint=hint)
         request = check_merge(host, asked, _commit_in(Path(shown), asked.mark))
         reason = f"comment {asked.comment} by {asked.login} on pull request {request.number}"
         by = {APPROVED_BY: asked.login, PULL_REQUEST: str(request.number)}

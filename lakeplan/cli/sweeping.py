@@ -142,7 +142,7 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
         raise LakeplanError(
             "lakeplan can only sweep namespaces in S3, Google Cloud Storage, Azure or a folder on the server",
             where=shown_url(namespace),
-            hint="To exclude this repository from the sweep, select the other repositories with --target.",
+            hint="In `lakeplan sweep mark`, use --target to select only other repositories.",
         )
     config = config or StorageConfig(kind.name)
     if config.type != kind.name:

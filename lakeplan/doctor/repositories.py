@@ -199,12 +199,11 @@ def check_repositories(
     if not readable:
         yield _oddities(rest)
         text = (
-            "the tree does not manage the GC rules of any repository on this server, so permissions on"
+            "no repository whose GC rules the tree manages was found on this server, so permissions on"
             " repositories were not checked"
         )
-        yield Check(
-            "repositories", "warn", text, "Run `lakeplan doctor` again after you add an entry with gc rules."
-        )
+        hint = "Add an entry with gc rules or correct the names, then run `lakeplan doctor` again."
+        yield Check("repositories", "warn", text, hint)
         return
     with progress.task(f"checking {reader.name}", len(readable)) as step:
 

@@ -54,10 +54,10 @@ def check_sweep(
     }
     if not managed:
         text = (
-            "the tree does not manage the GC rules of any writable repository on this server, so storage was"
+            "no writable repository whose GC rules the tree manages was found on this server, so storage was"
             " not checked"
         )
-        hint = "Run `lakeplan doctor` again after you add an entry with gc rules."
+        hint = "Add an entry with gc rules or correct the names, then run `lakeplan doctor` again."
         yield Check("storage", "warn", text, hint)
         return
 

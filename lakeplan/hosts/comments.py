@@ -280,8 +280,8 @@ def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
         raise NotAllowed("the comment was written before the pull request was merged", hint="Comment again.")
     if asked.login.lower() in {one.author.lower() for one in requests}:
         raise NotAllowed(
-            "the mark was created from this pull request, so the author of the pull request cannot approve"
-            " the mark",
+            "the mark was created from a pull request of the author of this comment, and authors cannot"
+            " approve such marks",
             hint="Ask another member of the team to approve the mark.",
         )
     return request

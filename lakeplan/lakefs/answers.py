@@ -360,12 +360,12 @@ def check_read_as_branch(transport: Transport, repository: str, branch: str, ope
     commit = find(transport, call, commit_of)
     if commit is not None and commit.id.startswith(name):
         raise UnexpectedAnswer(
-            f"cannot {operation}: the server interprets the branch name {branch} as the id of commit"
+            f"cannot {operation}: the server may read the branch name {branch} as the id of commit"
             f" {commit.id[:16]}",
             status=200,
             where=transport.where(repository),
-            hint="Commit the changes on the branch, create a branch with another name from it, and delete"
-            " the original branch.",
+            hint="Commit the changes on the branch. Create a branch with another name from the full id of its"
+            " HEAD, check that both have the same objects, and only then delete the original branch.",
         )
 
 

@@ -452,8 +452,8 @@ def refused_answer(command: str, reason: str, hint: str) -> str:
 
 def approved_answer(mark: str, login: str) -> str:
     return (
-        f"Mark {code(mark)} was approved by {code(login)}. To delete the objects of the mark, run"
-        " `lakeplan sweep run`.\n"
+        f"Mark {code(mark)} was approved by {code(login)}. To delete its objects, run"
+        f" {code(f'lakeplan sweep run {mark}')}.\n"
     )
 
 

@@ -371,7 +371,7 @@ def _came_back(page: Page, document: documents.SweepDocument) -> None:
         )
     elif document["came_back"]:
         needed = count_of(document["came_back"], "deleted object is", "deleted objects are")
-        back = f"{needed} needed again; their data is"
+        back = f"{needed} needed again; {'its' if document['came_back'] == 1 else 'their'} data is"
         if document["settings"]["mode"] == "quarantine":
             page.labelled("MISSING:", "bold red", f"{back} in quarantine")
             page.line(f"lakeplan sweep restore {document['mark_id']}", indent=4)

@@ -161,7 +161,9 @@ def apply_plan(
     agreeing = () if options.only_refresh else live.repositories
     unseen = record_baselines(agreeing, ports.state, run, at=live.as_of)
     report = write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
-    note = "; ".join(filter(None, (report.note, unseen.note)))
+    new = () if ports.judge is not None else unjudged(tree.checks, reviewed.gates)[1]
+    later_checks = f"new checks, which did not judge this plan: {', '.join(new)}" if new else ""
+    note = "; ".join(filter(None, (later_checks, report.note, unseen.note)))
     return replace(report, note=note, planned_again=moved)
 
 
@@ -283,7 +285,7 @@ def _check_gates(
         return judge(live)
     named = {r.key: r for r in live.repositories}
     refused = [g for g in reviewed.gates if g.gate == CHECK.name and _refuses(g)]
-    missing = [not_run(name) for name in unjudged(checks, reviewed.gates)]
+    missing = [not_run(name) for name in unjudged(checks, reviewed.gates)[0]]
     return tuple(overrides.decide(gate, named.get(gate.scope)) for gate in (*refused, *missing))
 
 

@@ -39,7 +39,7 @@ from lakeplan.values.desired import (
     PoliciesDesired,
     ServerConfig,
 )
-from lakeplan.values.pins import PinsPlan
+from lakeplan.values.pins import NAME_TAKEN, PinsPlan
 from lakeplan.values.plan import Failure, Horizon, RepositoryPlan
 from lakeplan.values.plan_parts import BranchFate, ObjectRulesPlan, PoliciesPlan
 from lakeplan.values.repository import Branch, Refs, Repository
@@ -430,15 +430,14 @@ def _writable(plan: RepositoryPlan, repository: Repository) -> RepositoryPlan:
     return replace(plan, failure=Failure(why, where=plan.key, hint=hint))
 
 
+_NOT_OWN = "this branch is named like a pin but does not belong to this tree, so lakeplan never deletes it: "
+
+
 def _pin_warnings(pins: PinsPlan) -> list[str]:
     blocked = [f"pins: {pins.blocked}"] if pins.blocked else []
     return [
         *blocked,
-        *(
-            "this branch is named like a pin but does not belong to this tree, so lakeplan never deletes it:"
-            f" {f}"
-            for f in pins.foreign
-        ),
+        *(("" if why.endswith(NAME_TAKEN) else _NOT_OWN) + why for why in pins.foreign),
     ]
 
 

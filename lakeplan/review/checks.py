@@ -79,17 +79,16 @@ def judge(
     return tuple(gates), tuple(warnings)
 
 
-def unjudged(checks: Iterable[Check], gates: Iterable[GateResult]) -> tuple[str, ...]:
-    """Return the names of the checks that have no result among the gates of a plan, and that are not named
-    there as new."""
+def unjudged(checks: Iterable[Check], gates: Sequence[GateResult]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the checks that have no result among the gates of a plan: first those that the
+    plan does not call new, then those that it does."""
     of_checks = [gate for gate in gates if gate.gate == CHECK.name]
     judged = {gate.message.partition(":")[0] for gate in of_checks if gate.outcome is not GateOutcome.WARNED}
-    new = [gate.message for gate in of_checks if gate.outcome is GateOutcome.WARNED]
-    return tuple(
-        check.name
-        for check in checks
-        if check.name not in judged and not any(text.startswith(_new_since(check)) for text in new)
-    )
+    texts = [gate.message for gate in of_checks if gate.outcome is GateOutcome.WARNED]
+    without = [check for check in checks if check.name not in judged]
+    new = {check.name for check in without if any(text.startswith(_new_since(check)) for text in texts)}
+    names = [check.name for check in without]
+    return tuple(n for n in names if n not in new), tuple(n for n in names if n in new)
 
 
 def not_yet_judging(check: Check, ref: str) -> GateResult:

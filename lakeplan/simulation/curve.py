@@ -353,7 +353,7 @@ def _warnings(request: CurveRequest, given: CurveInput, curves: list[CurveRow]) 
     if beyond:
         more = count_of(len(beyond), "more branch has", "more branches have")
         notes.append(f"{more} rules but no curve in this report; use --branch to select branches")
-    notes += [f"not seen: {what}" for what in given.blind_to]
+    notes += [f"not included: {what}" for what in given.blind_to]
     if given.staged.run_id is None:
         notes.append(
             NO_RUN

@@ -291,10 +291,8 @@ def open_foreign_cache(environ: Mapping[str, str], tree: Path) -> FolderForeignC
     top = _checkout_of(tree)
     for folder in folders:
         if top in Path(os.path.realpath(folder)).parents or not _is_private(folder):
-            _log.info(
-                "data of other repositories is not cached, because other users can change the folder %s",
-                folder,
-            )
+            why = "is in the tree's checkout or is not private to this user"
+            _log.info("data of other repositories is not cached, because the folder %s %s", folder, why)
             return None
     key = _key(folders[1] / "foreign.key")
     return FolderForeignCache(folders[0], key) if key is not None else None

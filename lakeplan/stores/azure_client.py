@@ -86,9 +86,9 @@ REQUEST_ID = "x-ms-client-request-id"
 
 def _check_request_id(response: Any, **_: object) -> None:
     """Raise ServiceResponseError for the response to another request, such as one that a proxy kept.
-    Azure returns the id of each request. Its SDKs for Java and .NET check that too."""
-    returned = response.headers.get(REQUEST_ID)
-    if returned is not None and returned != response.request.headers.get(REQUEST_ID):
+    Azure returns the id of each request. A proxy may repeat, empty or capitalize the header."""
+    returned = (response.headers.get(REQUEST_ID) or "").partition(",")[0].strip().lower()
+    if returned and returned != str(response.request.headers.get(REQUEST_ID)).lower():
         response.close()
         raise ServiceResponseError("the response to another request")
 

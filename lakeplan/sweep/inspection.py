@@ -259,7 +259,7 @@ def _relative(site: Site, location: str) -> str:
     raise LakeplanError(
         f"the server wrote uncommitted addresses outside the repository's namespace ({location})",
         where=f"{site.key}: {site.repository.storage_namespace}",
-        hint="To exclude this repository from the sweep, select the other repositories with --target.",
+        hint="In `lakeplan sweep mark`, use --target to select only other repositories.",
     )
 
 
@@ -483,8 +483,11 @@ def marked_on_branches(
     site: Site, mark: Mark, parts: Sequence[Part], inspection: Inspection
 ) -> frozenset[str]:
     """The addresses in these parts that reading a branch returns. Raises LakeplanError if the branches could
-    not be listed."""
+    not be listed, but for a mark that has only expired objects, returns none: then only some of these could
+    be staged again."""
     if isinstance(inspection.on_branches, LakeplanError):
+        if not mark.collects:
+            return frozenset()
         raise inspection.on_branches.replaced(where=inspection.on_branches.where or site.key)
     if not inspection.on_branches:
         return frozenset()

@@ -162,6 +162,6 @@ def check_readable(mark: Mark) -> None:
             f"lakeplan could not read {count_of(len(mark.unreadable), 'other repository')} on the server"
             f" ({named}), whose data may include full addresses of objects in this namespace",
             where=mark.where,
-            hint="Grant this tree's lakeFS user read access to these repositories (retention and List"
-            " permissions), then run `lakeplan sweep mark` again.",
+            hint="Grant this tree's lakeFS user the plan permissions on these repositories (see"
+            " docs/permissions.md), then run `lakeplan sweep mark` again.",
         )

@@ -147,8 +147,7 @@ class OfficialSweeper:
             raise GateRefused(
                 f"the mark contains objects that must be kept now, because they were {why}",
                 where=self._where,
-                hint="Run the command again when these objects may be deleted, or run `lakeplan sweep mark`"
-                " again.",
+                hint="Remove that reason and run the command again, or run `lakeplan sweep mark` again.",
             )
 
     def _check_unchanged(self, request: DeleteRequest) -> None:

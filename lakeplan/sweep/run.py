@@ -51,6 +51,7 @@ from lakeplan.sweep.records import (
     read_summary,
 )
 from lakeplan.sweep.rules import proven_absent, window, with_hint
+from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.simulation import Amount, RunnerChoice, total_of
 from lakeplan.values.sweep import Part, PartResult, Status, SweepSettings
 
@@ -58,6 +59,8 @@ ROUND = timedelta(minutes=10)
 """The longest time between two inspections."""
 MAX_SAVED = 1_000_000
 """When more objects are needed again, the mark no longer describes the repository."""
+KEYS_AT_ONCE = 5_000
+"""Deleted objects that are requested again before the lease is renewed."""
 HELD_AGAIN = "needed again"
 NO_PART_BEGUN = (
     "no part finished in this round: the workers' clocks may be more than ten minutes ahead of this machine's"
@@ -402,7 +405,10 @@ class _Runner:
         if never.startswith(UNLISTED):
             raise LakeplanError(f"some deleted objects were {never}", where=self._site.key)
         gone = {address: size for address, size in deleted(self._site, self._mark) if address in held}
-        there = still_stored(self._site.store, self._site.store.find(sorted(gone)))
+        there: dict[str, StoredObject] = {}
+        for some in batches(sorted(gone), KEYS_AT_ONCE):
+            self._keep()
+            there |= still_stored(self._site.store, self._site.store.find(some))
         # An object of another size at the address is not the one that is needed.
         return sum(address not in there or there[address].size != size for address, size in gone.items())
 

@@ -386,10 +386,8 @@ def _sweep_one(
         approve(site, stored, ports.state, run, reason=REASON, overrides=overrides, automatic=True)
         opens = window(stored.mark, site.desired.sweep.settle_seconds).opens
         if ports.now() < opens:
-            return (
-                f"approved; run `lakeplan sweep run` after {opens:%Y-%m-%d %H:%M} UTC, when sweep.settle has"
-                " passed"
-            )
+            when = f"after {opens:%Y-%m-%d %H:%M} UTC, when sweep.settle has passed"
+            return f"approved; run `lakeplan sweep run {mark.mark_id}` {when}"
         swept = run_sweep(site, stored, ports, run)
         return finish(site, swept, ports, run, run_id=official_id)
     except LakeplanError as error:

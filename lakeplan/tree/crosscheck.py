@@ -289,7 +289,7 @@ def _check_pair(one: Entry, other: Entry, directory: Directory, problems: Proble
         if example:
             text = (
                 f"{one.key!r} and {other.key!r} both match {example!r} and are equally specific, but use"
-                " different profiles; list the profiles of both in only one of them"
+                " different profiles; list all profiles in one of them, and remove `use` from the other"
             )
             problems.add(other.layer.use[0].source, ("repositories", other.key, "use"), text)
     rank = specificity(one.name)

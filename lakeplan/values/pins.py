@@ -14,7 +14,7 @@ PREFIX = "lakeplan-pin-"
 DIGITS = 12
 """The number of digits of the commit id in a pin's name."""
 MOST_PINS = 1_000
-NAME_TAKEN = "another branch already has this name"
+NAME_TAKEN = "another branch or pin has this name"
 HOLD = "hold on "
 """The beginning of the text of a reason that is a hold."""
 ANY_PIN = PREFIX + "[0-9a-f]" * DIGITS

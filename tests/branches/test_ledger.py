@@ -134,6 +134,11 @@ class DescribeEvidence:
         facts = facts_of(LiveBranch("f", "a"), ledger, assume="head_commit")
         assert (facts.created, facts.created_evidence) == (at(0), Evidence.OBSERVED)
 
+    def it_assumes_1970_for_an_earlier_date(self):
+        """A client chose it. A record of an earlier date could not be read again."""
+        ledger = assume_created(looks((0, {"f": "a"})), {"a": -253402300799})
+        assert ledger.branches["f"].assumed == 0
+
     def it_assumes_once_and_keeps_to_it(self):
         ledger = assume_created(looks((0, {"f": "a", "g": "x", "h": "c"})), {"a": epoch(-9), "c": epoch(-7)})
         assert {n: r.assumed for n, r in ledger.branches.items()} == {

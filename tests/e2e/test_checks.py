@@ -321,6 +321,7 @@ class DescribeAPullRequest:
         assert site.lakeplan("plan", "--base", "HEAD^1", "--format", "json", "--out", file, "-q").code == 0
         done = site.lakeplan("apply", file)
         assert done.code == 0, done.err
+        assert "new checks, which did not judge this plan: two" in " ".join((done.out + done.err).split())
         assert not ran.exists()
         # A later change of the check's command is not what this plan calls new.
         tree(

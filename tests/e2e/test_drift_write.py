@@ -159,7 +159,7 @@ def it_leaves_alone_what_the_tree_changed_too(commented: Any) -> None:
 def it_refuses_what_no_value_of_the_tree_can_say(commented: Any) -> None:
     rules(commented, **{"release-1": None})
     (refused,) = written(commented, code=3)["not_written"]
-    assert "the pattern 'release-*' sets one" in refused["reason"]
+    assert "the pattern 'release-*' in the tree sets one" in refused["reason"]
     commented.api.call("DELETE", "/repositories/analytics/settings/gc_rules")
     reasons = {r["path"]: r["reason"] for r in written(commented, code=3)["not_written"]}
     assert "Write `gc: clear` in the tree, or run `lakeplan apply`" in reasons["default_retention_days"]

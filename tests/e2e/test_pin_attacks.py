@@ -80,7 +80,7 @@ class DescribeASyncThatCannotFinish:
         world.api.call("POST", f"{PATH}/branches", json={"name": pinned, "source": commits[0]})
         world.api.set_rules(REPOSITORY, 7)
         assert (
-            f"commit {commits[1]} cannot be pinned, because another branch already has this name"
+            f"commit {commits[1]} cannot be pinned, because another branch or pin has this name"
             in self.failed(world)
         )
 

@@ -103,7 +103,7 @@ class DescribeReading:
         for name in ("e" * 12, "fab_"):
             assert lake.reader.written_at("analytics", name, "a") is not None
         with pytest.raises(
-            UnexpectedAnswer, match=f"interprets the branch name {head[:6]} as the id of commit {head[:16]}"
+            UnexpectedAnswer, match=f"may read the branch name {head[:6]} as the id of commit {head[:16]}"
         ):
             lake.reader.written_at("analytics", head[:6], "a")
 

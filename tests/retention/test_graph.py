@@ -114,7 +114,7 @@ def it_does_without_parents_that_no_walk_follows() -> None:
 
 
 def it_names_an_unknown_commit(draw: Any) -> None:
-    with pytest.raises(LakeplanError, match="no commit zz"):
+    with pytest.raises(LakeplanError, match="does not contain commit zz"):
         draw(PICTURE).number_of("zz")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 from azure.storage.blob import ContainerClient
 
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy, WriteConflict
+from lakeplan.stores.azure_client import _check_request_id
 from lakeplan.stores.open import open_state, open_sweep_store
 from lakeplan.stores.protocols import RemnantReader, SweepStore
 from lakeplan.values.sweep import Deletion, Versions
@@ -386,6 +388,13 @@ class DescribeAzureOnABadDay:
         ):
             with pytest.raises(StoreBusy, match="damaged"):
                 request()
+
+    @pytest.mark.parametrize("change", ["{}", "{}, {}", ""])
+    def it_takes_an_answer_whose_request_id_a_proxy_wrote_otherwise(self, change: str) -> None:
+        sent = "cbf5bd1e-0000-11f1-864a-02fc00000001"
+        request = SimpleNamespace(headers={"x-ms-client-request-id": sent})
+        headers = {"x-ms-client-request-id": change.format(sent.upper(), sent)}
+        _check_request_id(SimpleNamespace(headers=headers, request=request))
 
     def it_knows_its_own_deletion_of_a_record_when_the_answer_was_lost(
         self, store: SweepStore, faulty: FaultyStore

@@ -168,7 +168,7 @@ def it_searches_only_repositories_that_the_tree_names_and_the_server_has(case: C
 def it_says_why_a_repository_does_not_confirm_a_record(case: Case, changes: dict[str, Any], why: str) -> None:
     case.servers["dev"] = StorageError("no answer")
     case.records = {"prod/lake": record(**changes)}
-    with pytest.raises(LakeplanError, match="cannot be confirmed") as caught:
+    with pytest.raises(LakeplanError, match="could not be verified") as caught:
         case.find()
     assert f": prod/lake: {why}" in caught.value.message
     assert caught.value.where == f"{FOLDER}mark.json"

@@ -236,7 +236,7 @@ class DescribeTheSearch:
         self, world: SweepWorld, repo: LakeRepository, killed: Mark, field: str, value: object
     ) -> None:
         edit(repo, killed.mark_id, lambda mark: mark.update({field: value}))
-        with pytest.raises(LakeplanError, match="cannot be confirmed"):
+        with pytest.raises(LakeplanError, match="could not be verified"):
             world.close(killed)
 
     def it_refuses_another_mark_than_the_approved_one(self, world: SweepWorld, repo: LakeRepository) -> None:

@@ -76,6 +76,17 @@ def it_keeps_an_expired_object_that_is_staged_with_the_content_of_the_head(world
     assert repo.get("main", "a.bin") == b"first"
 
 
+def it_sweeps_a_mark_of_expired_objects_although_branches_cannot_be_listed(world, repo) -> None:
+    world.sweep["never_committed"] = "collect"
+    mark = world.mark()
+    assert not mark.collects
+    world.approve(mark)
+    world.lake.handle.faults.deny(LISTS)
+    end = world.run(mark)
+    assert (end.finished, end.came_back, end.amount(Status.DELETED).objects) == (True, 0, 2)
+    needed_now(world.site(), mark, world.ports(), now=world.now(), keep=lambda: None)
+
+
 @pytest.fixture
 def hexadecimal(repo: LakeRepository, monkeypatch: pytest.MonkeyPatch) -> str:
     """A branch that is named like the beginning of another branch's commit: in the paths of objects, an old

@@ -167,7 +167,7 @@ class DescribeIncludes:
         monkeypatch.setattr(limits, "TREE_ENTRIES", 50)
         for n in range(60):
             (tmp_path / f"{n}.yaml").write_text(CHILD)
-        assert "more than 50 files" in problem_of(tmp_path, HEAD + "include: ['*.yaml']\n")
+        assert "more than the limit of 50 files" in problem_of(tmp_path, HEAD + "include: ['*.yaml']\n")
 
     def it_reads_all_files_through_two_stars_in_a_row(self, tmp_path: Path) -> None:
         (tmp_path / "a" / "b").mkdir(parents=True)

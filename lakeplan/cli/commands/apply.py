@@ -168,8 +168,7 @@ def apply(
     no_simulate: Annotated[
         bool,
         option(
-            "Do not read objects. The unknown-impact gate then refuses the apply unless the tree"
-            " overrides the gate."
+            "Do not read objects. The unknown-impact gate then refuses the apply unless it is overridden."
         ),
     ] = False,
     sweep: Annotated[
