@@ -120,8 +120,11 @@ class _SafeFormatter(logging.Formatter):
 
 
 # ---- tracebacks and unexpected errors, without credentials
-_SENDING = frozenset({"azure", "boto3", "botocore", "google", "http", "requests", "s3transfer", "urllib3"})
-"""Packages whose errors quote what they send: headers with a token, URLs with a signature or a password."""
+_SENDING = frozenset(
+    {"azure", "boto3", "botocore", "google", "http", "requests", "s3transfer", "urllib", "urllib3"}
+)
+"""Packages whose errors quote what they send or read: headers with a token, URLs with a signature or a
+password."""
 OMITTED = "(the text is omitted, because it may contain a credential)"
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import http.client
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -24,7 +25,13 @@ def write_header() -> None:
     connection.putheader("X-Amz-Security-Token", f"{TOKEN}\nx")
 
 
-@pytest.mark.parametrize(("act", "kind"), [(send, "InvalidHeader"), (write_header, "ValueError")])
+def parse_port() -> None:
+    assert urlsplit(f"http://user:{TOKEN}").port
+
+
+@pytest.mark.parametrize(
+    ("act", "kind"), [(send, "InvalidHeader"), (write_header, "ValueError"), (parse_port, "ValueError")]
+)
 def it_omits_the_text_of_libraries_that_send_credentials(act: Callable[[], None], kind: str) -> None:
     with pytest.raises((ValueError, OSError)) as caught:
         act()
