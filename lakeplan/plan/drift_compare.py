@@ -184,6 +184,9 @@ def setting_drift(
     """Every drifted item of a list that the tree manages, ``server-edited`` ones first. ``applied`` counts
     only if an apply of the list is ``recorded``. Otherwise everything that the server lacks is
     ``tree-ahead``."""
+    # Pairs go by id, which another policy may have by now. Where the tree sets none, it does not matter.
+    if same_setting(stored, wanted) and (not recorded or same_setting(applied, wanted)):
+        return ()
     items = list(_items(wanted or (), stored or (), (applied or ()) if recorded else ()))
     edited = [sides for sides in items if recorded and not _same(*sides)]
     ahead = [

@@ -116,8 +116,14 @@ def fail_at(monkeypatch: pytest.MonkeyPatch, at: int, how: str) -> None:
     monkeypatch.setattr(Transport, "request", read)
 
 
-@pytest.mark.parametrize("at", range(1, len(ORDER) + 1))
-@pytest.mark.parametrize("how", ["refused", "lost", "unread"])
+FAILURES = [(how, at) for how in ("refused", "lost", "unread") for at in range(1, len(ORDER) + 1)]
+FIRST = [("refused", 1), ("refused", 4), ("lost", 1), ("unread", 1)]
+
+
+@pytest.mark.parametrize(
+    ("how", "at"),
+    [pytest.param(*one, marks=[] if one in FIRST else [pytest.mark.extended]) for one in FAILURES],
+)
 def it_ends_as_partly_done_if_a_write_fails_that_may_have_acted(world, changing, monkeypatch, at, how):
     with monkeypatch.context() as patch:
         fail_at(patch, at, how)

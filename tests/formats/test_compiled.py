@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -130,12 +132,20 @@ def it_lets_two_processes_fill_it_at_once(tmp_path: Path) -> None:
 
 
 def it_is_loaded_once_by_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled._kernels.cache_clear()
     loaded: list[Path] = []
-    real = compiled._loaded
-    monkeypatch.setattr(compiled, "_loaded", lambda folder: loaded.append(folder) or real(folder))
-    with ThreadPoolExecutor(4) as pool:
-        found = {id(kernels) for kernels in pool.map(lambda _: compiled.kernels(), range(4))}
+
+    def load(folder: Path) -> ModuleType:
+        loaded.append(folder)
+        time.sleep(0.1)
+        return ModuleType("kernels")
+
+    monkeypatch.setattr(compiled, "_loaded", load)
+    compiled._kernels.cache_clear()
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = {id(kernels) for kernels in pool.map(lambda _: compiled.kernels(), range(4))}
+    finally:
+        compiled._kernels.cache_clear()
     assert len(found) == len(loaded) == 1
 
 

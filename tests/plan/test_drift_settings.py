@@ -43,6 +43,13 @@ def it_takes_a_policy_made_anew_under_another_id_of_the_server_for_the_same():
     assert classes((FEATURES,), (again,), (GIVEN,)) == []
 
 
+def it_finds_no_drift_where_policies_only_exchanged_ids_of_the_server():
+    wanted = (Policy(None, ("a-*",), DAY), Policy(None, ("b-*",), DAY))
+    stored = (Policy("one", ("a-*",), DAY), Policy("two", ("b-*",), DAY))
+    applied = (Policy("two", ("a-*",), DAY), Policy("one", ("b-*",), DAY))
+    assert classes(wanted, stored, applied) == []
+
+
 def it_calls_what_the_tree_changed_tree_ahead():
     longer = Policy("old", ("keep",), 60 * DAY)
     assert classes((longer,), (OLD,), (OLD,)) == [("tree-ahead", "old")]

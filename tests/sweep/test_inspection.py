@@ -608,7 +608,7 @@ class DescribeRequests:
 
 class DescribeMarkedObjectsOnBranches:
     def found(self, on_branches: Any, monkeypatch: pytest.MonkeyPatch) -> frozenset[str]:
-        site, mark = Server().site(), SimpleNamespace(mark_id="m1")
+        site, mark = Server().site(), SimpleNamespace(mark_id="m1", collects=True)
         parts: Any = ["p1", "p2"]
         tables = {"p1": ["data/a", "data/b"], "p2": ["data/c"]}
 
