@@ -43,7 +43,7 @@ class SparkWorkers:
             table = numbers.mapInArrow(sweep, ENDS).toArrow()
         except (PySparkException, Py4JError, ConnectionError) as error:
             first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise SweepStopped(f"the Spark job stopped: {first[:300]}") from error
+            raise SweepStopped(f"the Spark job failed: {first[:300]}") from error
         return [
             from_row(kind, text)
             for kind, text in zip(
