@@ -14,7 +14,7 @@ import requests
 from lakeplan import limits
 from lakeplan.errors import NotFound, RepositoryNotFound, UnexpectedAnswer
 from lakeplan.lakefs.transport import CHERRY_PICKED, Call, Transport, of_repository
-from lakeplan.values.records import nearest_us
+from lakeplan.values.records import LAST_SECOND, nearest_us
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
 from lakeplan.values.rules import GcRules
 
@@ -22,8 +22,8 @@ T = TypeVar("T")
 PAGE = 1000
 """The largest page that a server returns (lakefs/api.md)."""
 
-_FIRST_SECOND, _LAST_SECOND = -62135596800, 253402300799
-"""The years 1 and 9999."""
+_FIRST_SECOND = -62135596800
+"""The beginning of the year 1."""
 
 _LARGEST = 2**63
 
@@ -73,7 +73,7 @@ class Fields:
 
     def seconds(self, name: str) -> int:
         """Return a moment in seconds since the epoch."""
-        if not _FIRST_SECOND <= (value := self.integer(name)) <= _LAST_SECOND:
+        if not _FIRST_SECOND <= (value := self.integer(name)) <= LAST_SECOND:
             raise Malformed(f"{name} is {value}, which is not a valid time in seconds")
         return value
 
@@ -301,7 +301,7 @@ def branch_of(fields: Fields) -> Branch:
 
 def _moment(fields: Fields, name: str) -> int | None:
     seconds = 0 if fields.data.get(name) is None else fields.integer(name)
-    if seconds > _LAST_SECOND:
+    if seconds > LAST_SECOND:
         raise Malformed(f"{name} is {seconds}, which is not a valid time in seconds")
     return seconds if seconds > 0 else None
 

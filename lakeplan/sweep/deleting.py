@@ -130,6 +130,10 @@ def changed_since(
     return [key for key, stored in store.find(keys).items() if stored != expected.get(key)]
 
 
+KEYS_A_LEASE = 5_000
+"""Objects that are requested together. The lease is renewed before each such group."""
+
+
 def still_stored(store: ObjectProber, listed: Mapping[str, StoredObject]) -> dict[str, StoredObject]:
     """Those of the listed objects that exist, requested one by one: some stores list an object for a while
     after it was deleted. Raises StorageError."""

@@ -137,8 +137,7 @@ class Mark:
     @property
     def collects(self) -> bool:
         """Whether a sweep may delete objects that were never committed, and the mark names any."""
-        named = MarkClass.NEVER_COMMITTED in deleted_classes(self.settings.never_committed)
-        return named and self.marked.amount(MarkClass.NEVER_COMMITTED).objects > 0
+        return self.lists_branches and self.marked.amount(MarkClass.NEVER_COMMITTED).objects > 0
 
     @property
     def lists_branches(self) -> bool:

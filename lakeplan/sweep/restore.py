@@ -28,7 +28,7 @@ from lakeplan.formats.namespace import (
 from lakeplan.review.run import Run, note_step, open_journal, read_back
 from lakeplan.simulation.requests import RecheckRequest
 from lakeplan.state.sweeps import read_sweeps, record_restore
-from lakeplan.sweep.deleting import still_stored
+from lakeplan.sweep.deleting import KEYS_A_LEASE, still_stored
 from lakeplan.sweep.documents import RestoreDocument
 from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
 from lakeplan.sweep.mark import by_text
@@ -50,8 +50,6 @@ from lakeplan.values.units import count_of
 
 RESTORE_FORMAT: Final = "lakeplan.restore/v1"
 THREADS = 16
-KEYS_A_LEASE = 5_000
-"""Copies that are requested together. The lease is renewed before each such group."""
 KEEP = timedelta(minutes=1)
 """The time between two renewals of the lease."""
 PATHS_NAMED = 10

@@ -22,7 +22,7 @@ from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.state.clocks import Clocks
 from lakeplan.state.store import RunJournal
 from lakeplan.state.sweeps import read_sweeps
-from lakeplan.sweep.deleting import still_stored
+from lakeplan.sweep.deleting import KEYS_A_LEASE, still_stored
 from lakeplan.sweep.inspection import (
     all_others,
     inspect_repository,
@@ -59,8 +59,6 @@ ROUND = timedelta(minutes=10)
 """The longest time between two inspections."""
 MAX_SAVED = 1_000_000
 """When more objects are needed again, the mark no longer describes the repository."""
-KEYS_AT_ONCE = 5_000
-"""Deleted objects that are requested again before the lease is renewed."""
 HELD_AGAIN = "needed again"
 NO_PART_BEGUN = (
     "no part finished in this round: the workers' clocks may be more than ten minutes ahead of this machine's"
@@ -406,7 +404,7 @@ class _Runner:
             raise LakeplanError(f"some deleted objects were {never}", where=self._site.key)
         gone = {address: size for address, size in deleted(self._site, self._mark) if address in held}
         there: dict[str, StoredObject] = {}
-        for some in batches(sorted(gone), KEYS_AT_ONCE):
+        for some in batches(sorted(gone), KEYS_A_LEASE):
             self._keep()
             there |= still_stored(self._site.store, self._site.store.find(some))
         # An object of another size at the address is not the one that is needed.
