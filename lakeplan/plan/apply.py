@@ -323,35 +323,37 @@ def _stale(reviewed: Plan, live: Plan, *, check_etag: bool) -> list[str]:
 def _replayed(
     reviewed: Plan, steps: Iterable[RepositoryPlan], live: Plan, state: StateReader, plan_digest: str
 ) -> list[str]:
-    """Return the writes of an already applied plan that would undo writes of a later apply. A repeated run of
-    an old job must not undo a newer review."""
+    """Return the writes of a plan that an earlier run applied or tried to apply, and that would undo a later
+    apply. A repeated run of an old job must not undo a newer review, such as that of a revert."""
     again = {r.key: r for r in live.repositories if r.failure is None}
     left = {s.key: s.config_hash for s in steps if s.key in again and not ceiling.is_done(s, again[s.key])}
     planned = reviewed.as_of - ceiling.CLOCK_SKEW
-    left = {key: config for key, config in left.items() if _is_applied_since(key, planned, state)}
+    left = {key: config for key, config in left.items() if _is_applied_since(key, config, planned, state)}
     later, problems = dict[str, str](), list[str]()
     for run in (since.record for since in runs_since(state, planned)) if left else ():
         if run is None or run.command != "apply":
             continue
-        for key in sorted(left.keys() & {s.repository for s in run.steps if s.replaced_any}):
-            if run.plan_digest != plan_digest:
+        is_same = run.plan_digest == plan_digest
+        for key in sorted(left.keys() & {s.repository for s in run.steps if is_same or s.replaced_any}):
+            if not is_same:
                 later.setdefault(key, run.run_id)
-                continue
-            config_hash = left.pop(key)
-            if other := later.get(key) or _agreed_since(key, config_hash, run.started_at, state):
+            elif other := later.get(key) or _agreed_since(key, left[key], run.started_at, state):
+                del left[key]
                 problems.append(
-                    f"{key}: run {run.run_id} applied this plan, but run {other} has applied another plan"
-                    " since then"
+                    f"{key}: run {run.run_id} applied this plan or tried to, but run {other} has applied"
+                    " another plan since then"
                 )
     return problems
 
 
-def _is_applied_since(key: str, moment: datetime, state: StateReader) -> bool:
+def _is_applied_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> bool:
+    """Whether an apply wrote the repository since then, or found it to agree with another configuration."""
     try:
         applied = read_applied(state, key)
+        is_written = applied is not None and moment_in(applied[0]["at"]) > moment
+        return is_written or bool(_agreed_since(key, config_hash, moment, state))
     except LakeplanError:
         return False  # its repository fails on its own
-    return applied is not None and moment_in(applied[0]["at"]) > moment
 
 
 def _agreed_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> str:

@@ -182,13 +182,15 @@ def record_baselines(
 
 
 def record_sightings(agreeing: Mapping[str, Mapping[str, Sighting]], state: StateWriter) -> Recorded:
-    """Records observed values, by ``server/name`` and setting, unless they are on record."""
+    """Records observed values, by ``server/name`` and setting. Values that are on record only get the new
+    time, by which an apply detects that an earlier plan is outdated."""
 
     def one(key: str) -> LakeplanError | bool:
         try:
-            if _is_on_record(read_last_applied(state, key), agreeing[key]):
-                return False
+            is_known = _is_on_record(read_last_applied(state, key), agreeing[key])
             write_baseline(state, key, agreeing[key])
+            if is_known:
+                return False
         except WriteConflict:
             return False  # another run has recorded what it observed
         except LakeplanError as error:

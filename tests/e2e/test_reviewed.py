@@ -335,6 +335,36 @@ class DescribePlansThatWereApplied:
         assert world.lakeplan("apply", applied).code == 5
         assert world.api.rules("analytics") == {"*": 30}
 
+    @pytest.mark.parametrize("fault", ["GET .*/repositories", "PUT .*/gc_rules"])
+    def it_refuses_one_that_could_not_be_applied_before_a_revert(self, world, applied, fault):
+        """The revert agrees with what an apply before the plan wrote, so that only the time is new."""
+        world.rules("analytics", 5)
+        plan = world.plan_file("later.json")
+        world.handle.faults.deny(fault)
+        assert world.lakeplan("apply", plan).code
+        world.handle.faults.clear()
+        world.rules("analytics", 14)  # reviewed, and applied with nothing to write
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        world.rules("analytics", 5)
+        world.handle.faults.deny(fault)
+        assert world.lakeplan("apply", plan).code
+        world.handle.faults.clear()
+        assert world.lakeplan("apply", plan, "--replan").code == 5
+        assert world.api.rules("analytics") == {"*": 14}
+
+    def it_applies_one_that_could_not_be_applied_beside_another_apply(self, world, applied):
+        world.rules("analytics", 5)
+        plan = world.plan_file("later.json")
+        world.rules("analytics", 14)
+        world.rules("events", 20)  # merged before the plan, so it was applied without it
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        world.rules("analytics", 5)
+        world.handle.faults.deny("PUT .*/gc_rules")
+        assert world.lakeplan("apply", plan).code
+        world.handle.faults.clear()
+        assert world.lakeplan("apply", plan).code == 0
+        assert world.api.rules("analytics") == {"*": 5}
+
     def it_refuses_it_where_the_clock_of_who_planned_was_fast(self, world, applied):
         document = json.loads(applied.read_text())
         before = document["digest"]
