@@ -10,14 +10,14 @@ that needs no rule, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
-from lakeplan.retention.patterns import matches
+from lakeplan.retention.patterns import BRANCH_NAMES, Budget, TooManyGlobs, expand, witness
 from lakeplan.review.differences import item_name, item_values
 from lakeplan.values.declare import (
     ALL_OF_BOTH,
@@ -289,8 +289,8 @@ def weaker_later(
     base: DesiredRepository, head: DesiredRepository, changed: Collection[str], *, runs_policies: bool
 ) -> Iterator[WeakenedSetting]:
     """Yield changes for future branches and commits that a plan does not show: patterns of ``gc.branches``
-    with fewer days than in the base tree, unless they match a branch whose days the plan changes
-    (``changed``), rules by which fewer of the newest commits get pins, and policies that delete more or
+    with fewer days than in the base tree, unless a branch whose days the plan changes (``changed``) has its
+    days from them, rules by which fewer of the newest commits get pins, and policies that delete more or
     sooner. With ``runs_policies``, lakeplan itself runs the policies. For a server's policies, a plan shows
     every change."""
     if isinstance(base.gc, GcDesired) and head.gc is not Cleared.CLEAR:
@@ -310,15 +310,41 @@ def _weaker_rules(
 ) -> Iterator[WeakenedSetting]:
     now = {rule.key: rule for rule in head.branches} if isinstance(head, GcDesired) else {}
     default = head.default_retention_days if isinstance(head, GcDesired) else 0
+    shown = set(_rules_of(base, head, changed))
     for old in base.branches:
         new = now.get(old.key)
         days = default if new is None else new.retention_days
         kept = _kept_counts(old.kept), _kept_counts(None if new is None else new.kept)
-        is_shown = not old.is_pattern or any(matches(branch, old.name) for branch in changed)
+        is_shown = not old.is_pattern or (old, new) in shown
         if (days < old.retention_days and not is_shown) or any(a < b for b, a in zip(*kept, strict=True)):
             after = ABSENT if new is None else _rule_text(new)
             place = "" if not isinstance(head, GcDesired) else (new or head).source
             yield WeakenedSetting(key, f"gc.branches[{old.name}]", _rule_text(old), after, str(place))
+    patterns, budget = [rule.name for rule in base.branches if rule.is_pattern], Budget()
+    for new in now.values():
+        if not new.is_pattern or new.retention_days >= base.default_retention_days or (None, new) in shown:
+            continue
+        # Branches that no pattern of the base tree matches would have its default.
+        if new.name not in patterns and _may_match(new.name, patterns, budget):
+            before, after = f"{base.default_retention_days:,} days", _rule_text(new)
+            yield WeakenedSetting(key, f"gc.branches[{new.name}]", before, after, str(new.source))
+
+
+def _rules_of(
+    base: GcDesired, head: GcSetting, branches: Collection[str]
+) -> Iterator[tuple[BranchRule | None, BranchRule | None]]:
+    """Yield the rule of each branch in both trees, or None where it has the default."""
+    before = expand(base, branches).by_branch
+    after = expand(head, branches).by_branch if isinstance(head, GcDesired) else {}
+    return ((before.get(branch), after.get(branch)) for branch in branches)
+
+
+def _may_match(name: str, others: Sequence[str], budget: Budget) -> bool:
+    """Return whether a pattern may match a branch that none of the others match."""
+    try:
+        return witness([name], others, BRANCH_NAMES, budget) is not None
+    except TooManyGlobs:
+        return True
 
 
 def _kept_counts(kept: Kept | None) -> tuple[int, ...]:

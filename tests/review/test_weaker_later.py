@@ -55,6 +55,23 @@ class DescribeRulesOfBranchesToCome:
         weaker = replace(RELEASES, retention_days=89)
         assert later(rules(RELEASES), rules(weaker), "main", "release-1") == []
 
+    def it_lists_a_pattern_of_which_the_plan_shows_only_a_branch_with_another_rule(self) -> None:
+        """As where the days of that branch rise."""
+        weaker, exact = replace(RELEASES, retention_days=1), BranchRule("release-1", False, 30, RULE)
+        base, head = rules(RELEASES, exact), rules(weaker, replace(exact, retention_days=60))
+        assert [path for path, *_ in later(base, head, "release-1")] == [self.PATH]
+        assert [path for path, *_ in later(rules(RELEASES), head, "release-1")] == [self.PATH]
+
+    def it_lists_a_new_pattern_by_which_later_branches_have_fewer_days_than_the_default(self) -> None:
+        new = BranchRule("rel*", True, 20, RULE)
+        listed = [("gc.branches[rel*]", "21 days", "20 days", "rule.yaml:2:2")]
+        assert later(rules(), rules(new)) == later(rules(RELEASES), rules(RELEASES, new)) == listed
+        assert later(rules(), rules(new), "main", "other") == listed
+        assert later(rules(), rules(new), "release-1") == [], "the plan shows it"
+        assert later(rules(), rules(replace(new, retention_days=21))) == []
+        inner = replace(new, name="release-2*")
+        assert later(rules(RELEASES), rules(RELEASES, inner)) == [], "the larger number of days applies"
+
     def it_goes_by_the_default_without_the_rule(self) -> None:
         assert later(rules(RELEASES), rules()) == [(self.PATH, "90 days", "absent", "gc.yaml:1:1")]
         assert later(rules(RELEASES), rules(default=90)) == []
