@@ -30,13 +30,14 @@ from lakeplan.review.strictness import (
     weakened_repository,
     weakened_settings,
     weaker_later,
+    weaker_on_server,
 )
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import Check, DesiredRepository, Safety, ServerConfig
 from lakeplan.values.local import OutsideFolder, read_inside
 from lakeplan.values.pins import PinSettings
-from lakeplan.values.plan import GateResult, Plan, SweepGuard, WeakenedSetting
+from lakeplan.values.plan import GateResult, Plan, RepositoryPlan, SweepGuard, WeakenedSetting
 from lakeplan.values.plan_document import dump_plan
 from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import SweepSettings
@@ -180,13 +181,10 @@ class Base:
         pairing = Pairing(self.tree, tree, self.guards.safety)
         pairs = tuple(pairing.repositories(plan))
         looser = [loosening for before, now in pairs for loosening in weakened_repository(before, now, today)]
-        changed = {
-            r.key: {c.path.removeprefix(branch_path("")) for c in r.changes} for r in plan.repositories
-        }
+        planned = {r.key: r for r in plan.repositories}
         for old, now in pairs:
             if now is not None and old.resolved:  # a new entry is a section of the plan
-                runs = tree.servers[now.server].branch_lifecycle_engine == "lakeplan"
-                looser += weaker_later(old, now, changed.get(now.key, set()), runs_policies=runs)
+                looser += _weaker_later(old, now, planned.get(now.key), tree)
         listed = (*loosenings, *pairing.lost_servers(), *pairing.changed_servers(), *looser)
         return replace(
             plan,
@@ -198,6 +196,22 @@ class Base:
             warnings=warnings,
             same_as_base=frozenset(now.key for before, now in pairs if now and pairing.is_same(before, now)),
         )
+
+
+def _weaker_later(
+    old: DesiredRepository, now: DesiredRepository, plan: RepositoryPlan | None, tree: Tree
+) -> Iterator[WeakenedSetting]:
+    """Changes that keep less and that the plan of a repository does not show."""
+    changed = {c.path.removeprefix(branch_path("")) for c in plan.changes} if plan is not None else set()
+    if plan is not None and (stored := plan.before) is not None and (after := plan.after) is not None:
+        # A plan compares with the server, where somebody may have set fewer days.
+        changed = {name for name in changed if after.days_for(name) < stored.days_for(name)}
+    policies = plan.branch_lifecycle if plan is not None else None
+    is_unchanged = policies is not None and not policies.action.writes
+    runs = tree.servers[now.server].branch_lifecycle_engine == "lakeplan"
+    yield from weaker_later(old, now, changed, runs_policies=runs or is_unchanged)
+    if plan is not None:
+        yield from weaker_on_server(old, now, plan)
 
 
 def _overrides_last(listed: Iterable[WeakenedSetting]) -> tuple[WeakenedSetting, ...]:

@@ -187,7 +187,7 @@ def _several(values: Sequence[str]) -> str:
     return f"{count_of(len(values), 'branch')}: {names(shown, _NAMES_SHOWN)}"
 
 
-REVIEW_FIRST = "Review these settings first. For each, lakeplan uses the stricter value of the two trees."
+REVIEW_FIRST = "Review these settings first. Gates judge this change by the stricter limits of the two trees."
 _SCOPES_SHOWN = 10
 
 

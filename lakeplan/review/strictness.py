@@ -47,7 +47,7 @@ from lakeplan.values.desired import (
 )
 from lakeplan.values.notify import NotifyConfig
 from lakeplan.values.pins import PINS, Kept
-from lakeplan.values.plan import Plan, SweepGuard, WeakenedSetting
+from lakeplan.values.plan import Plan, RepositoryPlan, SweepGuard, WeakenedSetting
 from lakeplan.values.settings import BRANCH_SETTINGS, BranchSettings, duration_text
 from lakeplan.values.settings import Policy as BranchPolicy
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings
@@ -328,6 +328,30 @@ def _weaker_rules(
         if new.name not in patterns and _may_match(new.name, patterns, budget):
             before, after = f"{base.default_retention_days:,} days", _rule_text(new)
             yield WeakenedSetting(key, f"gc.branches[{new.name}]", before, after, str(new.source))
+
+
+def weaker_on_server(
+    base: DesiredRepository, head: DesiredRepository, plan: RepositoryPlan
+) -> Iterator[WeakenedSetting]:
+    """Yield days of ``gc`` that are fewer than in the base tree, but that the plan does not show as fewer,
+    because somebody has already set them on the server."""
+    old, new, stored = base.gc, head.gc, plan.before
+    if not isinstance(old, GcDesired) or not isinstance(new, GcDesired) or stored is None:
+        return
+    exact = {rule.name for rule in (*old.branches, *new.branches) if not rule.is_pattern}
+    before, after = (expand(gc, exact) for gc in (old, new))
+    default = new.default_retention_days
+    lowered = [
+        (f"gc.branches[{name}]", before.rules.days_for(name), days, rule.source if rule else new.source)
+        for name in sorted(exact)
+        for days, rule in [(after.rules.days_for(name), after.by_branch.get(name))]
+        if stored.days_for(name) <= days
+    ]
+    if stored.default_retention_days <= default:
+        lowered.insert(0, ("gc.default_retention_days", old.default_retention_days, default, new.source))
+    for path, more, days, source in lowered:
+        if days < more:
+            yield WeakenedSetting(base.key, path, f"{more:,} days", f"{days:,} days", str(source))
 
 
 def _rules_of(

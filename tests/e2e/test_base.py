@@ -61,6 +61,18 @@ def it_is_judged_by_the_stricter_limits_and_shows_every_loosening_first(reviewed
     assert refused == {"expired-objects"}
 
 
+def it_lists_days_that_somebody_has_already_shortened_on_the_server(reviewed):
+    """As in a pull request of ``drift --write``, which changes nothing on the server."""
+    world = reviewed
+    history(world)
+    world.api.set_rules("analytics", 5)
+    world.rules("analytics", 5)
+    result = world.lakeplan("plan", "--base", "main")
+    assert (result.code, "no changes" in result.out) == (0, True), result.err
+    assert "weakens 1 safety setting" in result.out
+    assert "365 days → 5 days" in result.out
+
+
 def it_lists_a_new_override_and_lets_it_open_its_gate(reviewed):
     world = reviewed
     history(world)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakeplan.review.strictness import changed_server, held_to_guard, weaker_later
+from lakeplan.review.strictness import changed_server, held_to_guard, weaker_later, weaker_on_server
 from lakeplan.values.desired import (
     BranchRule,
     Cleared,
@@ -18,7 +18,8 @@ from lakeplan.values.desired import (
     Source,
 )
 from lakeplan.values.pins import Kept
-from lakeplan.values.plan import SweepGuard, WeakenedSetting
+from lakeplan.values.plan import RepositoryPlan, SweepGuard, WeakenedSetting
+from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import Policy
 from lakeplan.values.sweep import Hold
 
@@ -120,6 +121,44 @@ class DescribeRulesOfBranchesToCome:
             rules(replace(RELEASES, retention_days=2_000)), rules(replace(RELEASES, retention_days=1_000))
         )
         assert (before, after) == ("2,000 days", "1,000 days")
+
+
+def on_server(base: GcSetting, head: GcSetting, stored: GcRules | None) -> list[tuple[str, str, str, str]]:
+    old, new = (DesiredRepository("prod", "lake", "lake", gc, "5f", {}, {}) for gc in (base, head))
+    plan = RepositoryPlan("prod", "lake", "lake", "http://lake", "5f", Action.CHANGE, stored, stored)
+    return [(each.path, each.before, each.after, each.where) for each in weaker_on_server(old, new, plan)]
+
+
+class DescribeRulesThatTheServerHasAlready:
+    """A plan compares the tree with the server, so it calls none of these days shorter."""
+
+    FEWER = rules(replace(MAIN, retention_days=6), RELEASES, default=5)
+    MAIN_LINE = ("gc.branches[main]", "60 days", "6 days", "rule.yaml:2:2")
+    DEFAULT_LINE = ("gc.default_retention_days", "21 days", "5 days", "gc.yaml:1:1")
+
+    @pytest.mark.parametrize("edited", [GcRules(5, {"main": 6}), GcRules(1, {"main": 1}), GcRules(4, {})])
+    def it_lists_each(self, edited: GcRules) -> None:
+        assert on_server(rules(MAIN, RELEASES), self.FEWER, edited) == [self.DEFAULT_LINE, self.MAIN_LINE]
+
+    def it_lists_none_that_the_plan_shows_as_shorter(self) -> None:
+        base = rules(MAIN, RELEASES)
+        assert on_server(base, self.FEWER, GcRules(21, {"main": 60})) == []
+        assert on_server(base, self.FEWER, GcRules(21, {"main": 6})) == [self.MAIN_LINE]
+        assert on_server(base, self.FEWER, GcRules(5, {"main": 60})) == [self.DEFAULT_LINE]
+        assert on_server(base, self.FEWER, None) == []
+
+    def it_lists_none_that_did_not_get_fewer(self) -> None:
+        assert on_server(self.FEWER, rules(MAIN, RELEASES), GcRules(1, {})) == []
+        assert (
+            on_server(None, self.FEWER, GcRules(1, {})) == on_server(self.FEWER, None, GcRules(1, {})) == []
+        )
+
+    def it_goes_by_what_applies_without_an_exact_rule(self) -> None:
+        exact = BranchRule("release-1", False, 7, RULE)
+        line = ("gc.branches[release-1]", "90 days", "7 days", "rule.yaml:2:2")
+        assert on_server(rules(RELEASES), rules(RELEASES, exact), GcRules(21, {"release-1": 7})) == [line]
+        line = ("gc.branches[main]", "60 days", "21 days", "gc.yaml:1:1")
+        assert on_server(rules(MAIN), rules(), GcRules(21, {})) == [line]
 
 
 OLD = Policy("p1", ("tmp-*", "ci-*"), max_age_seconds=9 * DAY)
