@@ -207,9 +207,11 @@ def _weaker_later(
         # A plan compares with the server, where somebody may have set fewer days.
         changed = {name for name in changed if after.days_for(name) < stored.days_for(name)}
     policies = plan.branch_lifecycle if plan is not None else None
-    is_unchanged = policies is not None and not policies.action.writes
     runs = tree.servers[now.server].branch_lifecycle_engine == "lakeplan"
-    yield from weaker_later(old, now, changed, runs_policies=runs or is_unchanged)
+    shown = {change.item for change in policies.changes} if policies is not None else set()
+    yield from weaker_later(
+        old, now, changed, runs_policies=runs or policies is not None, shown_policies=shown
+    )
     if plan is not None:
         yield from weaker_on_server(old, now, plan)
 

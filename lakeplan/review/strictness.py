@@ -39,6 +39,7 @@ from lakeplan.values.desired import (
     DesiredRepository,
     GcDesired,
     GcSetting,
+    ObjectRulesDesired,
     Override,
     PoliciesDesired,
     Safety,
@@ -48,7 +49,7 @@ from lakeplan.values.desired import (
 from lakeplan.values.notify import NotifyConfig
 from lakeplan.values.pins import PINS, Kept
 from lakeplan.values.plan import Plan, RepositoryPlan, SweepGuard, WeakenedSetting
-from lakeplan.values.settings import BRANCH_SETTINGS, BranchSettings, duration_text
+from lakeplan.values.settings import BRANCH_SETTINGS, BranchSettings, ObjectRule, duration_text
 from lakeplan.values.settings import Policy as BranchPolicy
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings
 
@@ -286,20 +287,24 @@ def weakened_repository(
 
 
 def weaker_later(
-    base: DesiredRepository, head: DesiredRepository, changed: Collection[str], *, runs_policies: bool
+    base: DesiredRepository,
+    head: DesiredRepository,
+    changed: Collection[str],
+    *,
+    runs_policies: bool,
+    shown_policies: Collection[str] = (),
 ) -> Iterator[WeakenedSetting]:
     """Yield changes for future branches and commits that a plan does not show: patterns of ``gc.branches``
     with fewer days than in the base tree, unless a branch whose days the plan changes (``changed``) has its
-    days from them, rules by which fewer of the newest commits get pins, and policies that delete more or
-    sooner. With ``runs_policies``, lakeplan itself runs the policies. For a server's policies, a plan shows
-    every change."""
+    days from them, rules by which fewer of the newest commits get pins, and, with ``runs_policies``, policies
+    that delete more or sooner, except ``shown_policies``."""
     if isinstance(base.gc, GcDesired) and head.gc is not Cleared.CLEAR:
         yield from _weaker_rules(base.key, base.gc, head.gc, changed)
     old = base.branch_lifecycle.policies if isinstance(base.branch_lifecycle, PoliciesDesired) else ()
     if runs_policies and isinstance(head.branch_lifecycle, PoliciesDesired):
         for policy, place in zip(head.branch_lifecycle.policies, head.branch_lifecycle.sources, strict=True):
-            if not any(_deletes_no_more(policy, other) for other in old):
-                name = item_name(policy)
+            name = item_name(policy)
+            if name not in shown_policies and not any(_deletes_no_more(policy, other) for other in old):
                 before = "; ".join(_policy_text(other) for other in old if item_name(other) == name) or ABSENT
                 path = f"branch_lifecycle.policies[{name}]"
                 yield WeakenedSetting(base.key, path, before, _policy_text(policy), str(place))
@@ -333,8 +338,9 @@ def _weaker_rules(
 def weaker_on_server(
     base: DesiredRepository, head: DesiredRepository, plan: RepositoryPlan
 ) -> Iterator[WeakenedSetting]:
-    """Yield days of ``gc`` that are fewer than in the base tree, but that the plan does not show as fewer,
-    because somebody has already set them on the server."""
+    """Yield days of ``gc`` that are fewer than in the base tree, and object rules that expire more, which the
+    plan does not show as such, because somebody has already set them on the server."""
+    yield from _object_rules_on_server(base, head, plan)
     old, new, stored = base.gc, head.gc, plan.before
     if not isinstance(old, GcDesired) or not isinstance(new, GcDesired) or stored is None:
         return
@@ -352,6 +358,36 @@ def weaker_on_server(
     for path, more, days, source in lowered:
         if days < more:
             yield WeakenedSetting(base.key, path, f"{more:,} days", f"{days:,} days", str(source))
+
+
+def _object_rules_on_server(
+    base: DesiredRepository, head: DesiredRepository, plan: RepositoryPlan
+) -> Iterator[WeakenedSetting]:
+    rules, shown = plan.object_lifecycle, head.object_lifecycle
+    if rules is None or not isinstance(shown, ObjectRulesDesired):
+        return
+    changed = {change.item for change in rules.changes}
+    old = base.object_lifecycle.rules if isinstance(base.object_lifecycle, ObjectRulesDesired) else ()
+    for rule in shown.rules:
+        if rule.id not in changed and not any(_expires_no_more(rule, other) for other in old):
+            before = "; ".join(_object_rule_text(other) for other in old if other.id == rule.id) or ABSENT
+            path = f"object_lifecycle.rules[{rule.id}]"
+            yield WeakenedSetting(base.key, path, before, _object_rule_text(rule), str(shown.source))
+
+
+def _expires_no_more(rule: ObjectRule, other: ObjectRule) -> bool:
+    """Return whether ``other`` expires every object that ``rule`` expires, and not later."""
+    return (
+        set(rule.branches) <= set(other.branches)
+        and rule.prefix.startswith(other.prefix)
+        and rule.expire_after_days >= other.expire_after_days
+    )
+
+
+def _object_rule_text(rule: ObjectRule) -> str:
+    """Return a rule without its prefix, which is a path, so that public logs may have it."""
+    what = "a prefix of " if rule.prefix else ""
+    return f"{what}{item_values(rule)['branches']}: {rule.expire_after_days:,} days"
 
 
 def _rules_of(

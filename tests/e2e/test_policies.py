@@ -117,6 +117,24 @@ def it_sets_policies_and_then_has_nothing_to_do(enterprise):
     assert enterprise.lakeplan("plan", "--detailed-exitcode").code == 0
 
 
+def it_lists_policies_that_somebody_has_already_tightened_on_the_server(enterprise):
+    world = enterprise
+    tree(world, QUICK, OLD)
+    world.git("init")
+    world.git("add", "-A")
+    world.git("commit", "-m", "base")
+    policies = [
+        {"id": "quick", "name_patterns": ["feature-*"], "max_age": DAY},
+        {"id": "old", "name_patterns": ["keep"], "max_age": 30 * DAY},
+    ]
+    world.api.call("PUT", POLICIES, json={"policies": policies})
+    for old, changes in ((OLD, 0), (OLD.replace("30d", "20d"), 1)):
+        tree(world, QUICK.replace("7d", "1d"), old)
+        plan = world.lakeplan("plan", "--base", "HEAD", "--format", "json").json
+        assert [r["path"] for r in plan["loosenings"]] == ["branch_lifecycle.policies[quick]"]
+        assert len(plan["repositories"][0]["branch_lifecycle"]["changes"]) == changes
+
+
 def it_refuses_policies_that_were_edited_on_the_server_and_says_what_changed(enterprise):
     tree(enterprise, FEATURES)
     enterprise.lakeplan("apply", enterprise.plan_file())

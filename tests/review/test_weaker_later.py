@@ -13,14 +13,16 @@ from lakeplan.values.desired import (
     DesiredRepository,
     GcDesired,
     GcSetting,
+    ObjectRulesDesired,
     PoliciesDesired,
     ServerConfig,
     Source,
 )
 from lakeplan.values.pins import Kept
 from lakeplan.values.plan import RepositoryPlan, SweepGuard, WeakenedSetting
+from lakeplan.values.plan_parts import ObjectRulesPlan, SettingChange
 from lakeplan.values.rules import Action, GcRules
-from lakeplan.values.settings import Policy
+from lakeplan.values.settings import ObjectRule, Policy
 from lakeplan.values.sweep import Hold
 
 HERE, THERE = Source("a.yaml", 7, 3), Source("b.yaml", 9, 5)
@@ -159,6 +161,34 @@ class DescribeRulesThatTheServerHasAlready:
         assert on_server(rules(RELEASES), rules(RELEASES, exact), GcRules(21, {"release-1": 7})) == [line]
         line = ("gc.branches[main]", "60 days", "21 days", "gc.yaml:1:1")
         assert on_server(rules(MAIN), rules(), GcRules(21, {})) == [line]
+
+
+class DescribeObjectRulesThatTheServerHasAlready:
+    OLD = ObjectRule("raw", ("main", "dev"), "raw/", 30)
+    SHOWN = "a prefix of dev, main: 30 days"
+
+    def listed(self, rule: ObjectRule, *changes: SettingChange, old: ObjectRule | None = OLD) -> object:
+        before, after = (ObjectRulesDesired((one,) if one else (), HERE) for one in (old, rule))
+        plan = RepositoryPlan("prod", "lake", "lake", "http://lake", "5f", Action.NONE, None, None)
+        rules = ObjectRulesPlan(Action.CHANGE if changes else Action.NONE, changes=changes)
+        first = DesiredRepository("prod", "lake", "lake", None, "5f", {}, {})
+        base, head = (replace(first, object_lifecycle=each) for each in (before, after))
+        found = weaker_on_server(base, head, replace(plan, object_lifecycle=rules))
+        return [(each.path, each.before, each.after) for each in found]
+
+    def it_lists_one_that_expires_more_or_sooner(self) -> None:
+        path = "object_lifecycle.rules[raw]"
+        sooner = replace(self.OLD, expire_after_days=1)
+        assert self.listed(sooner) == [(path, self.SHOWN, "a prefix of dev, main: 1 days")]
+        assert self.listed(replace(self.OLD, prefix="")) == [(path, self.SHOWN, "dev, main: 30 days")]
+        assert self.listed(self.OLD, old=None) == [(path, "absent", self.SHOWN)]
+        assert self.listed(replace(self.OLD, branches=("main", "test"))) != []
+
+    def it_lists_none_that_the_plan_shows_or_that_expires_no_more(self) -> None:
+        sooner = replace(self.OLD, expire_after_days=1)
+        assert self.listed(sooner, SettingChange("raw", Action.CHANGE, {}, {})) == []
+        assert self.listed(sooner, SettingChange("other", Action.CHANGE, {}, {})) != []
+        assert self.listed(replace(self.OLD, branches=("main",), prefix="raw/a", expire_after_days=31)) == []
 
 
 OLD = Policy("p1", ("tmp-*", "ci-*"), max_age_seconds=9 * DAY)
