@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,6 @@ from lakeplan.values.records import utc_second_text
 ROOT = Path(__file__).parents[1]
 PORT = 18499
 URL = f"http://127.0.0.1:{PORT}"
-DAY = 86400
 LEDGER = "branches/prod/big.json"
 
 
@@ -107,13 +107,6 @@ def make_branches(count: int, going: int) -> None:
             kind = "old" if n < going else "new"
             body: dict[str, object] = {"name": f"{kind}-feature-of-a-team-{n:06d}", "source": "main"}
             post("/repositories/big/branches", body | {"hidden": n % 10 == 0})
-
-
-def grow_older(path: Path, days: int) -> None:
-    ledger = json.loads(path.read_text())
-    for record in ledger["branches"].values():
-        record["first"] -= days * DAY
-    path.write_text(json.dumps(ledger))
 
 
 def main() -> None:
@@ -186,12 +179,11 @@ def measure(folder: Path, count: int, going: int, *, undo: bool) -> None:
     assert counted == {f"read {LEDGER}": 1, f"write {LEDGER}": 1}, counted
     path = Path(tree.state_url.removeprefix("file://")) / LEDGER
     print(f"  ledger: {path.stat().st_size / 1e6:.1f} MB, {counted}")
-    grow_older(path, 4)
     if undo:
         undo_many(tree, ports, state, going)
         return
     start = time.perf_counter()
-    now = now_utc()
+    now = now_utc() + timedelta(days=4)
     plan = plan_branches(
         tree,
         BranchesOptions(now, now, simulate=False),

@@ -69,7 +69,7 @@ def write_tree(tree: Path, endpoint_url: str, count: int) -> None:
         "profiles: {standard: {gc: {default_retention_days: 21}}}\n"
         'include: ["repositories/*.yaml"]\n'
     )
-    for owner in range(OWNERS):
+    for owner in range(min(OWNERS, count)):
         entries = "".join(
             f"  data-{number:05}:\n    owner: team-{owner}\n    use: [standard]\n"
             f'    gc: {{branches: [{{pattern: "release-*", retention_days: 90}}]}}\n'

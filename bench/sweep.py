@@ -34,7 +34,7 @@ import boto3
 
 from lakeplan.formats.marks import MARKED, write_part
 from lakeplan.simulation.marking import PART_ROWS
-from lakeplan.simulation.requests import DeleteRequest, DeleteSettings
+from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.rounds import OpenWorkers, PartSweeper, ThreadWorkers, Workers
@@ -163,11 +163,11 @@ def sweep(target: Target, keys: Sequence[str], workers: int, open_workers: Any) 
         settings,
         saved={},
     )
-    ends: list[Any] = []
+    ends: list[RoundEnd] = []
     sweeper = PartSweeper(open_workers, parallelism=workers)
     rate = measure(f"sweep, {workers} workers", len(keys), lambda: ends.append(sweeper.delete(request)))
     assert not ends[0].problem, ends[0].problem
-    deleted = sum(end.amounts[Status.DELETED].objects for end in ends[0].ends)
+    deleted = sum(end.amounts[Status.DELETED].objects for end in ends[0].results)
     assert deleted == len(keys), f"{deleted} of {len(keys)} deleted"
     return rate
 
