@@ -242,16 +242,20 @@ def expires_later(
     graph: CommitGraph, before: GcRules | None, after: GcRules | None, as_of: datetime, zone: tzinfo
 ) -> tuple[str, ...]:
     """Return text about commits that an impact of zero does not show, because the change lets them expire
-    sooner but at none of the horizons. By the documented rule, if no branch is deleted."""
+    sooner, by the documented rule or on the server, but at none of the horizons. This assumes that no branch
+    is deleted."""
     if after is None or before == after:
         return ()
-    sooner = DocumentedRule(graph, after).kept_until_us(zone)
-    later = DocumentedRule(graph, before).kept_until_us(zone) if before is not None else repeat(NEVER_EXPIRES)
-    now = to_us(as_of)
-    moments = [new for new, old in zip(sooner, later, strict=False) if now < new < old]
+    now, moments = to_us(as_of), dict[int, int]()
+    for walk in (DocumentedRule, ServerWalk):
+        sooner = walk(graph, after).kept_until_us(zone)
+        later = walk(graph, before).kept_until_us(zone) if before is not None else repeat(NEVER_EXPIRES)
+        for commit, (new, old) in enumerate(zip(sooner, later, strict=False)):
+            if now < new < old:
+                moments[commit] = min(new, moments.get(commit, new))
     if not moments:
         return ()
-    days = (min(moments) - now) // DAY_US
+    days = (min(moments.values()) - now) // DAY_US
     return (
         f"{count_of(len(moments), 'commit')} that would expire sooner, but not by any of the times that a"
         f" plan evaluates (now, in 7 days, and in 30 days). The first would expire in {days:,} days",

@@ -364,6 +364,8 @@ class _Planner:
         )
         if not verdicts.changes_sides(backlog=options.backlog):
             later = impact.expires_later(graph, before, after, options.as_of, zone)
+            if later and options.refresh:  # no person would read this
+                return _Judged(gathered, impact.unknown(verdicts, later[0], blind_to))
             return _Judged(gathered, impact.unaffected(verdicts, (*blind_to, *later)))
         if options.simulate == "none":
             why = "not simulated (--no-simulate)"

@@ -186,34 +186,34 @@ class DocumentedRule:
     def kept_until_us(self, zone: tzinfo = timezone.utc) -> array[int]:
         """Per commit number, when it expires. See ``DocumentedVerdict``."""
         if zone not in self._kept_until:
-            self._kept_until[zone] = self._expiries(zone)
+            self._kept_until[zone] = _expiries(self._graph, self._starts, self._edges, zone)
         return self._kept_until[zone]
 
     def verdict(self, as_of: datetime, zone: tzinfo = timezone.utc) -> DocumentedVerdict:
         return DocumentedVerdict(self.active(as_of, zone), self.kept_until_us(zone))
 
-    def _expiries(self, zone: tzinfo) -> array[int]:
-        graph, starts = self._graph, self._starts
-        clock = zone_clock(zone)
-        kept_until = array("q", [NEVER_KEPT]) * len(graph)
-        spans = [days * DAY_US - 1 for days in starts.days]
-        for parent, created, rank in zip(
-            graph.main_parent, graph.creation_us, self._edges.of_child, strict=True
-        ):
-            if parent < 0 or rank == NO_RANK:
-                continue
-            if clock.fixed:
-                until = min(max(created + spans[rank], EARLIEST_US), LATEST_US)
-            else:
-                until = clock.expiry(created, starts.days[rank])
-            if until > kept_until[parent]:
-                kept_until[parent] = until
-        for commit in starts.dangling:
-            until = clock.expiry(graph.creation_us[commit], starts.days[starts.default_rank])
+
+def _expiries(graph: CommitGraph, starts: Starts, edges: Edges, zone: tzinfo) -> array[int]:
+    """Per commit number, the last instant at which ``edges`` keep it."""
+    clock = zone_clock(zone)
+    kept_until = array("q", [NEVER_KEPT]) * len(graph)
+    spans = [days * DAY_US - 1 for days in starts.days]
+    for parent, created, rank in zip(graph.main_parent, graph.creation_us, edges.of_child, strict=True):
+        if parent < 0 or rank == NO_RANK:
+            continue
+        if clock.fixed:
+            until = min(max(created + spans[rank], EARLIEST_US), LATEST_US)
+        else:
+            until = clock.expiry(created, starts.days[rank])
+        if until > kept_until[parent]:
+            kept_until[parent] = until
+    for commit, rank in zip(starts.dangling, edges.of_dangling, strict=True):
+        if rank != NO_RANK:
+            until = clock.expiry(graph.creation_us[commit], starts.days[rank])
             kept_until[commit] = max(kept_until[commit], until)
-        for head in graph.heads:
-            kept_until[head] = NEVER_EXPIRES
-        return kept_until
+    for head in graph.heads:
+        kept_until[head] = NEVER_EXPIRES
+    return kept_until
 
 
 def documented_verdict(
@@ -242,6 +242,12 @@ class ServerWalk:
         """Per commit number, 1 if a server in ``zone`` keeps it at ``as_of`` (aware)."""
         limits = [limit_us(as_of, days, zone) for days in self._starts.days]
         return active_flags(self._graph, self._starts, self._edges_for(limits), limits)
+
+    def kept_until_us(self, zone: tzinfo = timezone.utc) -> array[int]:
+        """Per commit number, when the server stops keeping it, as in ``DocumentedVerdict``. Ignores that a
+        skipped day of a zone may give different days the same limit."""
+        edges = self._edges_for([-days for days in self._starts.days])
+        return _expiries(self._graph, self._starts, edges, zone)
 
     def _edges_for(self, limits: list[int]) -> Edges:
         # Different days can have the same limit (a day that a zone skipped, days outside all calendars). The

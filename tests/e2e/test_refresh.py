@@ -141,6 +141,21 @@ def it_leaves_to_a_review_what_would_have_the_server_keep_less(world):
     assert world.api.rules(name) == {"*": 3, "feature": 7}
 
 
+def it_leaves_to_a_review_what_would_have_the_server_keep_less_at_a_later_time(world):
+    """The parent would be kept for 294 days by ``feature``. With ``keep-1``, the server stops after 215."""
+    name, first = world.early_stop()
+    lines = ("branch_id: feature, retention_days: 300", "pattern: 'keep-*', retention_days: 365")
+    entry(world, *lines, default=3, name=name)
+    world.override("unknown-impact")
+    assert world.lakeplan("apply", world.plan_file("plan.json", "--no-simulate"), "--no-simulate").code == 0
+    world.api.branch(name, "keep-1", first)
+    refused = refresh(world)
+    assert refused.code == 4, refused.out + refused.err
+    assert world.api.rules(name) == {"*": 3, "feature": 300}
+    shown = world.lakeplan("plan")
+    assert "would expire sooner" in shown.out, shown.out
+
+
 def it_judges_pins_by_the_rule_that_they_have(world):
     """A pin's rule of 0 days is part of the server's walk: by it more days for ``rel-1`` lose the root."""
     for attempt in range(24):

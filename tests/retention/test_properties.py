@@ -109,6 +109,20 @@ def test_kept_until_is_the_last_moment_of_the_documented_rule(world: World) -> N
             assert not rule.active(last + timedelta(hours=2), world.zone)[n]
 
 
+@given(worlds([timezone.utc]))
+def test_the_server_keeps_a_commit_until_the_last_moment_that_its_walk_says(world: World) -> None:
+    graph = CommitGraph.from_refs(world.refs)
+    walk, microsecond = ServerWalk(graph, world.rules), timedelta(microseconds=1)
+    for n, until in enumerate(walk.kept_until_us(world.zone)):
+        if abs(until - to_us(NOW)) < 1000 * DAY:
+            last = datetime(1970, 1, 1, tzinfo=timezone.utc) + until * microsecond
+            assert walk.active(last, world.zone)[n]
+            assert not walk.active(last + microsecond, world.zone)[n]
+        else:
+            kept = walk.active(world.as_of, world.zone)[n]
+            assert kept == (until > to_us(world.as_of))
+
+
 @given(worlds())
 def test_every_commit_names_the_branches_that_a_full_walk_finds(world: World) -> None:
     graph = CommitGraph.from_refs(world.refs)
