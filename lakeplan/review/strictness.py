@@ -10,10 +10,11 @@ that needs no rule, with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
@@ -325,12 +326,12 @@ def _weaker_rules(
             after = ABSENT if new is None else _rule_text(new)
             place = "" if not isinstance(head, GcDesired) else (new or head).source
             yield WeakenedSetting(key, f"gc.branches[{old.name}]", _rule_text(old), after, str(place))
-    patterns, budget = [rule.name for rule in base.branches if rule.is_pattern], Budget()
+    patterns = tuple(rule.name for rule in base.branches if rule.is_pattern)
     for new in now.values():
         if not new.is_pattern or new.retention_days >= base.default_retention_days or (None, new) in shown:
             continue
         # Branches that no pattern of the base tree matches would have its default.
-        if new.name not in patterns and _may_match(new.name, patterns, budget):
+        if new.name not in patterns and _may_match(new.name, patterns):
             before, after = f"{base.default_retention_days:,} days", _rule_text(new)
             yield WeakenedSetting(key, f"gc.branches[{new.name}]", before, after, str(new.source))
 
@@ -399,12 +400,17 @@ def _rules_of(
     return ((before.get(branch), after.get(branch)) for branch in branches)
 
 
-def _may_match(name: str, others: Sequence[str], budget: Budget) -> bool:
+@lru_cache  # repositories share profiles
+def _may_match(name: str, others: tuple[str, ...]) -> bool:
     """Return whether a pattern may match a branch that none of the others match."""
     try:
-        return witness([name], others, BRANCH_NAMES, budget) is not None
+        return witness([name], others, BRANCH_NAMES, Budget(_STEPS)) is not None
     except TooManyGlobs:
         return True
+
+
+_STEPS = 5_000
+"""Steps to compare a new pattern with those of the base tree."""
 
 
 def _kept_counts(kept: Kept | None) -> tuple[int, ...]:
