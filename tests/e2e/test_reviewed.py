@@ -189,7 +189,7 @@ class DescribeTwoRepositories:
         assert world.api.rules("one") == world.api.rules("two") == {"*": 30}
         applied = world.lakeplan("apply", opened, *flags)
         assert applied.code == 0, applied.err
-        (recorded,) = world.lakeplan("history", "--format", "json").json["runs"]
+        recorded, *_ = world.lakeplan("history", "--format", "json").json["runs"]
         assert recorded["allowed"] == ["one=clear", "prod/two=clear"]
 
     def it_does_not_open_the_gate_of_one_for_another_by_an_edited_plan_file(self, world, plan, terminal):
@@ -350,6 +350,19 @@ class DescribePlansThatWereApplied:
         assert world.lakeplan("apply", plan).code
         world.handle.faults.clear()
         assert world.lakeplan("apply", plan, "--replan").code == 5
+        assert world.api.rules("analytics") == {"*": 14}
+
+    def it_refuses_one_that_was_stale_before_a_revert(self, world, applied):
+        world.rules("analytics", 5)
+        plan = world.plan_file("later.json")
+        world.api.set_rules("analytics", 13)
+        assert world.lakeplan("apply", plan).code == 5
+        world.api.set_rules("analytics", 14)
+        world.rules("analytics", 14)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        world.rules("analytics", 5)
+        refused = world.lakeplan("apply", plan)
+        assert (refused.code, "tried to" in refused.err) == (5, True), refused.err
         assert world.api.rules("analytics") == {"*": 14}
 
     def it_applies_one_that_could_not_be_applied_beside_another_apply(self, world, applied):

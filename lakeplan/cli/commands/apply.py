@@ -26,7 +26,7 @@ from lakeplan.cli.outputs import Output, Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, new_mark_id, new_run_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
-from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.errors import ExitCode, GateRefused, LakeplanError, StalePlan, UsageError
 from lakeplan.formats.namespace import XidSource
 from lakeplan.output.occasions import apply_failed, apply_stopped, marks_waiting, plan_refused, sweeps_ended
 from lakeplan.output.plan import render_apply
@@ -45,9 +45,9 @@ from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.review.base import GuardedTree
 from lakeplan.review.claims import claim_all
 from lakeplan.review.gates import GateOverrides
-from lakeplan.review.run import ApplyPorts, ApplyReport, Run, open_journal
+from lakeplan.review.run import ApplyPorts, ApplyReport, Run, close_journal, open_journal
 from lakeplan.review.selection import Selection
-from lakeplan.state.store import known_repositories
+from lakeplan.state.store import RunJournal, known_repositories
 from lakeplan.state.sweeps import read_sweeps
 from lakeplan.sweep.documents import AfterApplyDocument
 from lakeplan.sweep.ports import SweepPorts
@@ -321,6 +321,8 @@ class ApplyFlow:
             report = self._apply(plan)
         except LakeplanError as error:
             self._write_refusal(error)
+            if isinstance(error, (StalePlan, GateRefused)):
+                self._record_refusal(plan)
             notify(self.session, apply_stopped(error.replaced(message=redacted_message(error.message))))
             raise
         document = report_document(report)
@@ -357,6 +359,19 @@ class ApplyFlow:
         document = refusal_document(self.run.run_id, error)
         replace(self.outputs, all=files).emit(document, render_apply, self._around(), sort_keys=True)
 
+    def _record_refusal(self, plan: Plan) -> None:
+        """Records that the plan was not applied, so that a later run of it undoes nothing that was applied in
+        the meantime."""
+        journal = self._journal(plan)
+        step = {"status": "failed", "message": "the apply was refused, so nothing was written"}
+        journal.record["repositories"] = {repository.key: step for repository in plan.writes}
+        if note := close_journal(journal, self.run):
+            say(stderr(no_color=self.outputs.no_color), note)
+
+    def _journal(self, plan: Plan) -> RunJournal:
+        facts = {"plan_digest": to_document(plan)["digest"], "plan_as_of": plan.as_of.isoformat()}
+        return open_journal(self.session.state(), self.run, "apply", **facts)
+
     def _around(self) -> RenderContext:
         return replace(RenderContext.of(self.session.tree), tree=partial(tree_prefix, self.tree))
 
@@ -365,11 +380,9 @@ class ApplyFlow:
         claims the repositories."""
         state = self.session.state()
         recorded = record_baselines(plan.repositories, state, self.run, at=plan.as_of)
-        facts = {"plan_digest": to_document(plan)["digest"], "plan_as_of": plan.as_of.isoformat()}
-        journal = open_journal(state, self.run, "apply", **facts)
         notes = (
             recorded.note,
-            note_baselines(journal, recorded, self.run) if recorded.repositories else "",
+            note_baselines(self._journal(plan), recorded, self.run) if recorded.repositories else "",
             claim_all(plan.repositories, self.session.tree.name, self.session.connection, self.run),
         )
         for text in filter(None, notes):
