@@ -211,7 +211,8 @@ SILENT = "the store did not report a result for this object"
 
 
 class RoundOver(Exception):
-    """Ends the round in the middle of a part, which the next round repeats."""
+    """Ends the round in the middle of a part, which the next round repeats. To end the whole run, raise a
+    LakeplanError instead."""
 
 
 class Halt:

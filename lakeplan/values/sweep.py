@@ -206,16 +206,19 @@ SWEEP = settings_of("sweep", SweepSettings)
 OFFICIAL_ENGINE: Final = "lakefs-spark-client"
 
 
+SUPPORTED_BY_OFFICIAL: Final[Mapping[str, tuple[object, str]]] = {
+    "mode": ("delete", "it only deletes"),
+    "versions": (Versions.MARKER.value, "it deletes current versions only"),
+    "rate": (None, "its speed cannot be limited"),
+}
+"""Settings of ``sweep`` for which lakeFS's own job supports only one value, with the reason."""
+
+
 def unknown_to_official(key: str, value: object) -> str:
     """Return why lakeFS's own job does not support a value of a ``sweep`` setting, or "" if it does.
     ``value`` is as in a tree or a mark."""
-    if key == "mode" and value != "delete":
-        return "it only deletes"
-    if key == "versions" and value != Versions.MARKER.value:
-        return "it deletes current versions only"
-    if key == "rate" and value is not None:
-        return "its speed cannot be limited"
-    return ""
+    supported, why = SUPPORTED_BY_OFFICIAL.get(key, (value, ""))
+    return why if value != supported else ""
 
 
 if TYPE_CHECKING:

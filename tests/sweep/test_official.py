@@ -21,9 +21,26 @@ from lakeplan.sweep.rules import (
 )
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import MarkClass, Marked, SweepSettings, Versions
+from lakeplan.values.sweep import SUPPORTED_BY_OFFICIAL, SWEEP, MarkClass, Marked, SweepSettings, Versions
 
 NOW = datetime(2026, 11, 21, tzinfo=timezone.utc)
+OBEYED_BY_OFFICIAL = {
+    "engine",
+    "automatic",
+    "min_age",
+    "settle",
+    "margin",
+    "never_committed",
+    "verify",
+    "max_objects",
+    "max_bytes",
+    "quarantine_age",
+}
+"""Settings that lakeplan itself enforces around lakeFS's own job."""
+
+
+def test_every_setting_is_obeyed_around_the_official_job_or_refused() -> None:
+    assert {setting.key for setting in SWEEP} == OBEYED_BY_OFFICIAL | SUPPORTED_BY_OFFICIAL.keys()
 
 
 def a_mark(amounts: dict[MarkClass, int], **settings: Any) -> Mark:
