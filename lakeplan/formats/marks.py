@@ -145,12 +145,13 @@ def read_results(data: bytes, *, name: str) -> dict[str, tuple[Status, str]]:
     return {address: (Status(status), reason) for address, status, reason in zip(*columns, strict=True)}
 
 
-def read_deleted(data: bytes, *, name: str) -> dict[str, int]:
-    """Sizes of deleted objects in a record, by address. Raises FormatError for a damaged record."""
+def read_deleted(data: bytes, *, name: str, or_failed: bool = False) -> dict[str, int]:
+    """Sizes of deleted objects in a record, by address; with ``or_failed`` also of those whose deletion
+    failed. Raises FormatError for a damaged record."""
     table, _ = _read_record(data, name)
     columns = (table.column(column).to_pylist() for column in ("address", "size_bytes", "status"))
-    gone = Status.DELETED.value
-    return {address: size for address, size, status in zip(*columns, strict=True) if status == gone}
+    wanted = {Status.DELETED.value, *([Status.FAILED.value] if or_failed else ())}
+    return {address: size for address, size, status in zip(*columns, strict=True) if status in wanted}
 
 
 def end_of(name: str, data: bytes, *, where: str = "") -> PartResult:

@@ -354,6 +354,8 @@ class _Part:
             if (now := stored.get(key)) is None:
                 known = before if before is not None and self._is_known(before[0]) else None
                 self._status[key] = known or (Status.DELETED, GONE)
+            elif before is not None and before[0] is Status.FAILED and self._settings.mode == "close":
+                self._status[key] = before
             elif why := self._saves(row, now, before):
                 self._status[key] = (Status.SAVED, why)
             else:

@@ -15,7 +15,14 @@ from typing import Literal
 
 from lakeplan.branches.pin_records import check_pins
 from lakeplan.errors import GateRefused, LakeplanError, StalePlan, UsageError
-from lakeplan.formats.namespace import CLOCK_FILE, mark_prefix, part_id, quarantine_prefix, sweep_prefix
+from lakeplan.formats.namespace import (
+    CLOCK_FILE,
+    SUMMARY_FILE,
+    mark_prefix,
+    part_id,
+    quarantine_prefix,
+    sweep_prefix,
+)
 from lakeplan.retention.keep import held_prefixes
 from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
@@ -52,6 +59,7 @@ from lakeplan.sweep.records import (
 )
 from lakeplan.sweep.rules import proven_absent, window, with_hint
 from lakeplan.values.objects import StoredObject, batches
+from lakeplan.values.records import json_text
 from lakeplan.values.simulation import Amount, RunnerChoice, total_of
 from lakeplan.values.sweep import Part, PartResult, Status, SweepSettings
 
@@ -205,6 +213,7 @@ def close_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> 
                 where=mark.where,
                 hint="Nothing needs to be done: a mark alone deletes nothing.",
             )
+        runner.try_failed_again()  # a killed run may have deleted some of them
         if left := runner.left():
             runner.close(left)
         return replace(runner.ended(stored, approval, settings), closed=True)
@@ -357,10 +366,20 @@ class _Runner:
         until = min(looked_at, now - timedelta(seconds=time.monotonic() - self._looked)) + ROUND
         if now >= until:
             return self._noted(RoundEnd((), SLOW_LOOK))
+        self._reopen()
         request = self._request(left, self._mark.settings.mode)
         return self._noted(
             self._ports.sweeper.delete(replace(request, saved=saved, keep_never_committed=never, until=until))
         )
+
+    def _reopen(self) -> None:
+        """If this run tries failed objects again, the summary of an earlier run no longer says which deleted
+        objects are needed. Until this run or another ends the sweep, it is not over."""
+        summary = read_summary(self._site.store, self._mark.mark_id)
+        if summary is not None and summary["came_back"] is not None:
+            self._site.store.put(
+                self._prefix + SUMMARY_FILE, json_text({**summary, "came_back": None}, indent=1)
+            )
 
     def _noted(self, end: RoundEnd) -> RoundEnd:
         self.problem, self._chosen = end.problem, end.runner
@@ -396,13 +415,15 @@ class _Runner:
 
     def _came_back(self, end: SweepEnd) -> int:
         """Return how many deleted objects are needed now, by a last inspection. Restored ones do not
-        count."""
-        if not end.amount(Status.DELETED).objects:
+        count. Objects whose deletion failed may be gone too: if the answer came late, if a run that tried
+        again was killed, or if only older versions are left."""
+        if not (end.amount(Status.DELETED) + end.amount(Status.FAILED)).objects:
             return 0
         held, never, _ = self._inspect(list(self._mark.marked.going))
         if never.startswith(UNLISTED):
             raise LakeplanError(f"some deleted objects were {never}", where=self._site.key)
-        gone = {address: size for address, size in deleted(self._site, self._mark) if address in held}
+        marked = deleted(self._site, self._mark, or_failed=True)
+        gone = {address: size for address, size in marked if address in held}
         there: dict[str, StoredObject] = {}
         for some in batches(sorted(gone), KEYS_A_LEASE):
             self._keep()

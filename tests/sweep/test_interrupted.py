@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from lakeplan.cli.commands.sweep import exit_code_of
-from lakeplan.errors import FormatError, LeaseHeld, StalePlan, StorageError
+from lakeplan.errors import FormatError, LakeplanError, LeaseHeld, StalePlan, StorageError
 from lakeplan.formats.marks import RESULTS, write_part
 from lakeplan.formats.namespace import sweep_prefix
 from lakeplan.output.sweep import render_sweep
@@ -267,6 +267,57 @@ def it_tries_failed_objects_again(world: SweepWorld, repo: LakeRepository) -> No
     assert (document["failed"]["objects"], document["deleted"]["objects"]) == (0, 2)
     assert document["finished"]
     assert set(world.going(mark)) & repo.stored() == set()
+
+
+def it_reports_what_a_killed_second_attempt_deleted(world: SweepWorld, repo: LakeRepository) -> None:
+    """The earlier summary said that nothing is needed again, and the abort believed the earlier records."""
+    mark = world.mark()
+    world.approve(mark)
+    world.wrap = lambda store: _refusing(store, lambda key: Deletion(key, "AccessDenied"))
+    world.finish(world.run(mark))
+
+    def kill(name: str, args: tuple[object, ...]) -> None:
+        if name == "create" and "/results/" in str(args[0]):
+            raise Killed(name)
+
+    def wrap(store: SweepStore) -> FaultyStore:
+        faulty = FaultyStore(store)
+        faulty.before = kill
+        return faulty
+
+    world.wrap = wrap
+    with suppress(Killed):
+        world.run(mark)
+    assert set(world.going(mark)) & repo.stored() == set()
+    world.wrap = lambda store: store
+    hold_again(repo)
+    with pytest.raises(LakeplanError, match="is not finished"):
+        world.mark()
+    document = world.finish(world.close(mark))
+    assert (document["deleted"]["objects"], document["failed"]["objects"]) == (2, 0)
+    assert document["came_back"] == 2
+
+
+def it_counts_needed_objects_of_which_only_older_versions_are_left(
+    world: SweepWorld, repo: LakeRepository
+) -> None:
+    world.sweep["versions"] = "all"
+    mark = world.mark()
+    world.approve(mark)
+
+    def wrap(store: SweepStore) -> FaultyStore:
+        faulty = FaultyStore(store)
+        faulty.facts = lambda: StoreFacts(versioned=True, soft_delete=False)  # type: ignore[attr-defined]
+        faulty.delete = lambda keys, **more: [  # type: ignore[method-assign]
+            Deletion(answer.key, "1 of 2 versions were not deleted: locked")
+            for answer in store.delete(keys, **more)
+        ]
+        return faulty
+
+    world.wrap = wrap
+    world.sweeper.after_round = lambda number: hold_again(repo)
+    document = world.finish(world.run(mark))
+    assert (document["failed"]["objects"], document["came_back"]) == (2, 2)
 
 
 def it_deletes_nothing_after_it_was_aborted_while_the_run_began(
