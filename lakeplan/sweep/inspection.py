@@ -198,14 +198,18 @@ def _on_branches(site: Site) -> frozenset[str] | LakeplanError:
         return addressed
 
     try:
-        branches = [*_branch_ids(site), *(pin.id for pin in reader.list_pins(name))]
-        return frozenset().union(*in_parallel(keys, branches, BRANCHES_AT_ONCE))
+        return frozenset().union(*in_parallel(keys, _branch_ids(site), BRANCHES_AT_ONCE))
     except LakeplanError as error:
         return error
 
 
 def _branch_ids(site: Site) -> list[str]:
-    return [branch.id for branch in site.reader.list_branches(site.desired.name)]
+    """All branches and pins: clients can write to a pin too."""
+    reader, name = site.reader, site.desired.name
+    return [
+        *(branch.id for branch in reader.list_branches(name)),
+        *(pin.id for pin in reader.list_pins(name)),
+    ]
 
 
 def _stages(site: Site, empty: Sequence[UncommittedRun], branch: str) -> str:

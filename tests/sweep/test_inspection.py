@@ -321,9 +321,9 @@ class DescribeAnAnswerThatListsNothing:
     def it_counts_where_nothing_is_uncommitted(self) -> None:
         server = Server(runs=[(EMPTY,)], refs=branches(dev="b", main="a"))
         assert server.inspect().uncommitted == ()
-        asked = ["prepare", "branches", "uncommitted dev", "uncommitted main"]
-        assert sorted(server.log[1:5]) == sorted(asked)
-        assert server.log[5:] == ["refs", "rules"]
+        asked = ["prepare", "branches", "pins", "uncommitted dev", "uncommitted main"]
+        assert sorted(server.log[1:6]) == sorted(asked)
+        assert server.log[6:] == ["refs", "rules"]
 
     def it_asks_again_and_gives_up(self) -> None:
         server = Server(runs=[(EMPTY,), (EMPTY,), (RUN,)], staged={("main", "x"): "s3://bucket/lake/data/x"})
@@ -364,6 +364,11 @@ class DescribeAnAnswerThatListsNothing:
         server.inspect()
         server.staged["main", "y"] = "s3://bucket/lake/data/y"
         refused(server, StalePlan, "branch main")
+
+    def it_does_not_count_where_something_is_uncommitted_on_a_pin(self) -> None:
+        server = Server(runs=[(EMPTY,)], staged={("pin", "x"): "s3://bucket/lake/data/x"})
+        server.pins = (LiveBranch("pin", "c", hidden=True),)
+        refused(server, StalePlan, "branch pin")
 
     def it_goes_on_after_a_path_that_it_does_not_cover(self) -> None:
         inside = "s3://bucket/lake/data/x"
