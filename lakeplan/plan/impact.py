@@ -239,19 +239,26 @@ def judge(
 
 
 def expires_later(
-    graph: CommitGraph, before: GcRules | None, after: GcRules | None, as_of: datetime, zone: tzinfo
+    graph: CommitGraph,
+    before: GcRules | None,
+    after: GcRules | None,
+    as_of: datetime,
+    zone: tzinfo,
+    *,
+    beyond: bool = False,
 ) -> tuple[str, ...]:
-    """Return text about commits that an impact of zero does not show, because the change lets them expire
-    sooner, by the documented rule or on the server, but at none of the horizons. This assumes that no branch
-    is deleted."""
+    """Return text about commits that an impact does not show, because the change lets them expire sooner, by
+    the documented rule or on the server, but at none of the horizons. ``beyond`` counts only those that
+    expire after the last one. This assumes that no branch is deleted."""
     if after is None or before == after:
         return ()
     now, moments = to_us(as_of), dict[int, int]()
+    since = now + (max(horizon.days for horizon in Horizon) * DAY_US if beyond else 0)
     for walk in (DocumentedRule, ServerWalk):
         sooner = walk(graph, after).kept_until_us(zone)
         later = walk(graph, before).kept_until_us(zone) if before is not None else repeat(NEVER_EXPIRES)
         for commit, (new, old) in enumerate(zip(sooner, later, strict=False)):
-            if now < new < old:
+            if since < new < old:
                 moments[commit] = min(new, moments.get(commit, new))
     if not moments:
         return ()

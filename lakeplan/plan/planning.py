@@ -367,6 +367,10 @@ class _Planner:
             if later and options.refresh:  # no person would read this
                 return _Judged(gathered, impact.unknown(verdicts, later[0], blind_to))
             return _Judged(gathered, impact.unaffected(verdicts, (*blind_to, *later)))
+        blind_to = (
+            *blind_to,
+            *impact.expires_later(graph, before, after, options.as_of, zone, beyond=True),
+        )
         if options.simulate == "none":
             why = "not simulated (--no-simulate)"
             return _Judged(gathered, _unread(desired.key, verdicts, why, blind_to))

@@ -225,6 +225,10 @@ def it_says_what_expires_sooner_but_at_no_horizon():
     (between,) = expires_later(graph, GcRules(66), GcRules(51), NOW, UTC)
     assert between.endswith("The first would expire in 10 days")
     assert expires_later(graph, None, GcRules(100), NOW, UTC)
+    (beyond,) = expires_later(graph, GcRules(365), GcRules(51), NOW, UTC, beyond=True)
+    assert beyond.startswith("2 commits ")  # without c0, which expires within 30 days
+    assert beyond.endswith("The first would expire in 30 days")
+    assert not expires_later(graph, GcRules(66), GcRules(31), NOW, UTC, beyond=True)
     assert not expires_later(graph, GcRules(100), GcRules(365), NOW, UTC)
     assert not expires_later(graph, GcRules(100), None, NOW, UTC)
 
