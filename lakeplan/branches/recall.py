@@ -9,14 +9,16 @@ branch's age counts anew, and no age is assumed from then on.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lakeplan.branches.deletion_records import DeletionRecord
 from lakeplan.branches.ledger import Ledger, Mark, check_clock, dump_ledger, load_ledger
-from lakeplan.branches.notices import Spared, read_spared
+from lakeplan.branches.notices import Exemption, Spared, read_exemptions, read_spared
 from lakeplan.errors import (
     FeatureMissing,
+    FormatError,
     LakeplanError,
     PermissionDenied,
     ReadOnlyRepository,
@@ -25,9 +27,10 @@ from lakeplan.errors import (
 from lakeplan.lakefs.protocols import BranchReader, BranchWriter, LakeFSReader
 from lakeplan.review.claims import check_claims
 from lakeplan.review.run import Run, read_back
-from lakeplan.state.store import repository_key
+from lakeplan.state.store import repositories_of, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.repository import Repository
 
 WITNESS = "lakeplan.branch-ledger"
 """The key of the witness in the repository's metadata. Its value: version, id and generation."""
@@ -115,12 +118,42 @@ def recall(
 ) -> Recalled:
     """The ledger of a repository, or none where it cannot be trusted. Raises FormatError for a damaged record
     and ServerError."""
-    recalled = _recall_ledger(state, readers, desired, endpoint, now, runs)
-    return replace(recalled, spared=read_spared(state, desired.key))
+    repository = readers.refs.get_repository(desired.name)
+    recalled = _recall_ledger(state, readers, desired, repository, endpoint, now, runs)
+    spared = read_spared(state, desired.key)
+    if recalled.ledger is None:
+        spared = replace(
+            spared, exemptions={**_former_exemptions(state, desired, repository), **spared.exemptions}
+        )
+    return replace(recalled, spared=spared)
+
+
+def _former_exemptions(
+    state: StateReader, desired: DesiredRepository, repository: Repository
+) -> dict[str, Exemption]:
+    """The exemptions of the same repository under other names of its server, as before the server was renamed
+    in the tree. A record of branches that cannot be read may be of this repository."""
+    former: dict[str, Exemption] = {}
+    for key in sorted(repositories_of(state, "exemptions") - {desired.key}):
+        if key.partition("/")[2] != desired.name:
+            continue
+        with suppress(FormatError):
+            stored = read_ledger(state, key)
+            same = (repository.storage_namespace, repository.creation_date)
+            if stored is None or (stored.mark.namespace, stored.ledger.repository_created) != same:
+                continue
+        former |= read_exemptions(state, key)[0]
+    return former
 
 
 def _recall_ledger(
-    state: StateReader, readers: Readers, desired: DesiredRepository, endpoint: str, now: datetime, runs: Runs
+    state: StateReader,
+    readers: Readers,
+    desired: DesiredRepository,
+    repository: Repository,
+    endpoint: str,
+    now: datetime,
+    runs: Runs,
 ) -> Recalled:
     stopped, finished = runs.stopped, runs.finished
     stored = read_ledger(state, desired.key)
@@ -128,7 +161,6 @@ def _recall_ledger(
     if stored is not None:
         where = f"{desired.key}: {repository_key('branches', desired.key)} in the state"
         check_clock(stored.ledger, now, where)
-    repository = readers.refs.get_repository(desired.name)
     metadata = readers.branches.metadata(desired.name)
     check_claims(metadata, desired.tree, desired.key)
     witness = _parsed(metadata.get(WITNESS))

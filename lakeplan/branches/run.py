@@ -28,7 +28,7 @@ from lakeplan.branches.deletion_records import (
 )
 from lakeplan.branches.keepers import with_other_names
 from lakeplan.branches.ledger import Mark, without
-from lakeplan.branches.notices import read_exemptions
+from lakeplan.branches.notices import read_exemptions, write_exemptions
 from lakeplan.branches.pin_records import PinRelease
 from lakeplan.branches.plan import (
     WORKERS,
@@ -246,6 +246,8 @@ class _Runner:
         )
         if recalled.ledger is not None:
             recalled = replace(recalled, ledger=without(recalled.ledger, maybe_new(old)))
+        else:
+            self._keep_exemptions(desired, recalled)
         # New branches are dated by the latest clock and all are judged by the earliest.
         when = Moments(clocks.latest, min(self._options.now, clocks.earliest), server.zone)
         inspected = survey(desired, readers, recalled, when, whole=False)
@@ -256,6 +258,13 @@ class _Runner:
                 hint="Correct the hold in the tree, or remove it.",
             )
         return _Held(desired, lease, self._run.now(), recalled, inspected, stack, old, clocks)
+
+    def _keep_exemptions(self, desired: DesiredRepository, recalled: Recalled) -> None:
+        """Stores the exemptions of a server that was renamed in the tree under its present name."""
+        state, all_of_them = self._ports.state, recalled.spared.exemptions
+        own, version = read_exemptions(state, desired.key)
+        if all_of_them.keys() - own.keys():
+            write_exemptions(state, desired.key, {**all_of_them, **own}, version, self._options.now)
 
     def _nothing_to_delete(self, held: _Held) -> RepositoryEnd:
         self._remember(held, deleted=())

@@ -106,3 +106,16 @@ def it_fails_one_repository_on_values_that_no_run_wrote(old, spoil):
     assert "elete it" in first["failure"]["hint"]
     assert second["failure"] is None
     assert old.live() == {"main", "feature-1"}
+
+
+def it_keeps_an_exempted_branch_of_a_renamed_server(old, monkeypatch):
+    old.api.branch("analytics", "feature-1")
+    old.branches("run")
+    exempted = old.branches("exempt", "analytics", "feature-1", "--until", "2099-01-01", "--reason", "late")
+    assert exempted.code == 0
+    rename_server(old, monkeypatch)
+    assert old.branches("run").code == 0
+    monkeypatch.setattr(type(old), "ledger", old.tree / ".lakeplan/branches/main-server/analytics.json")
+    old.grow_older(15)
+    result = old.branches("run")
+    assert old.live() == {"main", "feature-1"}, result.out
