@@ -376,21 +376,24 @@ class Lease:
             ) from None
 
     def __exit__(self, *_: object) -> None:
-        try:
-            self._record.delete()
-        except WriteConflict:
-            # The lease expired. Another run holds it now, and will delete it.
-            return
-        except LakeplanError as error:
-            with suppress(LakeplanError):
-                if self.state.read(self._record.key) is None:
-                    return  # only the answer was lost
-            # The results of the run must still be recorded and reported.
-            _log.warning(
-                "%s: the lease could not be released, so it blocks other runs until it expires: %s",
-                self.repository,
-                error,
-            )
+        for is_last in (False, True):
+            try:
+                self._record.delete()
+                return
+            except WriteConflict:
+                # The lease expired. Another run holds it now, and will delete it.
+                return
+            except LakeplanError as error:
+                with suppress(LakeplanError):
+                    if self.state.read(self._record.key) is None:
+                        return  # only the answer was lost
+                # The results of the run must still be recorded and reported.
+                if is_last:
+                    _log.warning(
+                        "%s: the lease could not be released, so it blocks other runs until it expires: %s",
+                        self.repository,
+                        error,
+                    )
 
 
 @dataclass

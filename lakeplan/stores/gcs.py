@@ -60,8 +60,8 @@ class GcsStore(BatchDeleter, GcsReader):
         return self._delete_once(key, {} if expected is None else {"ifGenerationMatch": expected.e_tag})
 
     def _delete_versions(self, key: str, expected: StoredObject | None) -> Deletion | StorageError:
-        """Delete all generations of exactly this key, unless one is newer than the expected object, or the
-        listing omits the object."""
+        """Delete all generations of exactly this key, the live one last, unless one is newer than the
+        expected object, or the listing omits the object. After a failure, the rest stays."""
         generations: list[int] = []
         try:
             for page in self._pages(key, versions="true"):
@@ -77,13 +77,16 @@ class GcsStore(BatchDeleter, GcsReader):
                 return Deletion(key, UNLISTED)
         except StorageError as error:
             return error
-        answers = [self._delete_once(key, {"generation": str(one)}) for one in sorted(generations)]
-        bad = [one for one in answers if isinstance(one, StorageError) or not one.deleted]
-        if not bad or len(generations) == 1:
-            return bad[0] if bad else Deletion(key)
-        first = bad[0].message if isinstance(bad[0], StorageError) else bad[0].reason
-        reason = f"{len(bad)} of {len(generations)} versions were not deleted: {first}"
-        return Deletion(key, reason, transient=all(isinstance(one, StoreBusy) for one in bad))
+        for done, one in enumerate(sorted(generations)):
+            answer = self._delete_once(key, {"generation": str(one)})
+            if isinstance(answer, Deletion) and answer.deleted:
+                continue
+            if len(generations) == 1:
+                return answer
+            why = answer.reason if isinstance(answer, Deletion) else answer.message
+            reason = f"{len(generations) - done} of {len(generations)} versions were not deleted: {why}"
+            return Deletion(key, reason, transient=isinstance(answer, StoreBusy))
+        return Deletion(key)
 
     def _delete_once(self, key: str, params: Mapping[str, str]) -> Deletion | StorageError:
         where = self._where(key)

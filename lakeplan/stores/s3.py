@@ -301,7 +301,7 @@ class S3Deleter(BatchDeleter, S3Place):
     ) -> dict[str, Deletion]:
         """Delete keys, with ``Versions.ALL`` all their versions and delete markers unless the bucket never
         kept versions. A key fails if one of its versions was not deleted. The reason says how many were
-        not."""
+        not. Then the current version stays, so that the object is still listed and is tried again."""
         failed: dict[str, Deletion] = {}
         if versions is Versions.ALL and self._may_keep_versions():
             listed = in_parallel(lambda key: self._versions_of(key, expected.get(key)), keys, THREADS)
@@ -311,12 +311,14 @@ class S3Deleter(BatchDeleter, S3Place):
         else:
             named = {key: [(self._base + key, CURRENT)] for key in keys}
         tags = {self._base + key: expected[key].e_tag for key in keys if key in expected}
-        requested = [version for of_key in named.values() for version in of_key]
-        failures = self._delete_versions(requested, tags)
+        failures = self._delete_versions([one for of_key in named.values() for one in of_key[:-1]], tags)
+        last = [of_key[-1] for of_key in named.values() if of_key and failures.keys().isdisjoint(of_key)]
+        failures |= self._delete_versions(last, tags)
         for key, of_key in named.items():
             bad = [failures[version] for version in of_key if version in failures]
             if bad:
-                failed[key] = _deletion(key, bad, len(of_key))
+                kept = bad[:1] if of_key[-1] not in failures else []
+                failed[key] = _deletion(key, bad + kept, len(of_key))
         return failed
 
     def _may_keep_versions(self) -> bool:
@@ -343,11 +345,12 @@ class S3Deleter(BatchDeleter, S3Place):
         return True
 
     def _versions_of(self, key: str, expected: StoredObject | None) -> list[Version] | Deletion:
-        """Return all versions and delete markers of exactly this key, which a listing has before all keys
-        that only begin with it. Returns a failure if one of them is newer than the expected object or
-        replaced it, if there are too many, and if the listing may omit the object."""
+        """Return all versions and delete markers of exactly this key, the current one last. A listing has
+        them before all keys that only begin with it. Returns a failure if one of them is newer than the
+        expected object or replaced it, if there are too many, and if the listing may omit the object."""
         full = self._base + key
         versions: list[Version] = []
+        latest: list[Version] = []
         is_listed = False
         for page in self._pages("list_object_versions", first_version, key):
             items = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
@@ -360,12 +363,14 @@ class S3Deleter(BatchDeleter, S3Place):
                 if expected is not None and any(_replaces(*one, expected) for one in stored):
                     return Deletion(key, CHANGED, changed=True)
                 is_listed |= any(expected is None or _is_same(version, expected) for _, version in stored)
-                versions += [(full, item["VersionId"]) for item in items if item["Key"] == full]
+                for item in items:
+                    if item["Key"] == full:
+                        (latest if item.get("IsLatest") else versions).append((full, item["VersionId"]))
             if any(item["Key"] != full for item in items):
                 break
             if len(versions) > limits.STORE_VERSIONS:
                 return Deletion(key, TOO_MANY_VERSIONS)
-        return versions if is_listed else self._omitted(key) or versions
+        return versions + latest if is_listed else self._omitted(key) or versions + latest
 
     def _omitted(self, key: str) -> Deletion | None:
         """Return a failure if an object exists that a listing omitted, or if the store does not say so."""

@@ -210,9 +210,11 @@ class ConditionalState(Opened, ABC, Generic[R]):
 
     def list_keys(self, prefix: str = "") -> list[str]:
         return sorted(
-            stored.key
-            for stored in self._store.list_objects(prefix)
-            if not (self._is_deleted(stored.size) or stored.key.startswith(PROBES))
+            {  # a listing may repeat a key
+                stored.key
+                for stored in self._store.list_objects(prefix)
+                if not (self._is_deleted(stored.size) or stored.key.startswith(PROBES))
+            }
         )
 
     def write(self, key: str, data: bytes, *, if_version: str | None) -> str:

@@ -7,6 +7,7 @@ all other repositories, judge. A mark deletes only its own listing.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from lakeplan.values.settings import duration_text
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Part, SweepSettings, Versions, deleted_classes
 
+_log = logging.getLogger(__name__)
 GROUP_COMMITS = 200_000
 """A group with more commits than this is finished, to limit memory."""
 GROUP_TIME = timedelta(minutes=10)
@@ -257,10 +259,22 @@ def _write_known(site: Site, prefix: str, inspection: Inspection, foreign: tuple
 
 
 def _drop_listing(site: Site, listing: tuple[Part, ...]) -> None:
-    """Deletes a listing, which is large and no longer needed. One that stays does no harm."""
-    with suppress(StorageError):
+    """Deletes a listing, which is large and no longer needed. One that stays does no harm, but a sweep would
+    fail with these credentials."""
+    why = ""
+    try:
         for keys in batches((part.name for part in listing), site.store.batch_size):
-            site.store.delete(keys, versions=Versions.MARKER)
+            answers = site.store.delete(keys, versions=Versions.MARKER)
+            why = next((one.reason for one in answers if not one.deleted), why)
+    except StorageError as error:
+        why = error.message
+    if why:
+        _log.warning(
+            "%s: lakeplan may not be able to delete objects, because the listing of this mark could"
+            " not be deleted: %s",
+            site.key,
+            why,
+        )
 
 
 def by_text(run: Run) -> str:

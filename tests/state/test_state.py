@@ -59,6 +59,19 @@ class DescribeLease:
         assert "prod/analytics: the lease could not be released" in caplog.text
         assert "No space left" in caplog.text
 
+    def it_is_released_by_a_second_request(self, state, monkeypatch, caplog):
+        held = lease(state).__enter__()
+        delete, failures = state.delete, [StorageError("timed out")]
+
+        def fail_once(key, *, if_version):
+            if failures:
+                raise failures.pop()
+            delete(key, if_version=if_version)
+
+        monkeypatch.setattr(state, "delete", fail_once)
+        held.__exit__()
+        assert (state.list_keys("leases/"), caplog.text) == ([], "")
+
     def it_does_not_say_that_it_blocks_others_when_only_the_answer_was_lost(self, state, monkeypatch, caplog):
         with lease(state) as held:
             pass

@@ -23,6 +23,16 @@ class DescribeS3State(StateContract):
         listed = s3_client().list_objects_v2(Bucket=s3_bucket)
         assert [item["Key"] for item in listed["Contents"]] == ["ops/lakeplan/a"]
 
+    def it_names_a_record_once_that_a_listing_repeats(
+        self, open_again: Open, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        state = open_again()
+        state.write("a", b"1", if_version=None)
+        store = state._store  # type: ignore[attr-defined]
+        listed = [*store.list_objects()]
+        monkeypatch.setattr(store, "list_objects", lambda prefix: iter(listed * 2))
+        assert state.list_keys() == ["a"]
+
     def it_reads_a_deleted_record_that_is_written_again_at_the_same_moment(
         self, s3_bucket: str, open_again: Open
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -253,6 +253,23 @@ class DescribeVersions:
             (answer,) = versioned.delete(["data/a"], versions=Versions.ALL, expected=expected)
         assert "missing from the listing of its versions" in answer.reason
         assert versioned.stat("data/a") == expected["data/a"]
+
+    def it_keeps_the_live_object_while_an_older_generation_stays(
+        self, versioned: SweepStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The object was no longer listed, so nothing tried again to delete the older generation."""
+        expected = versioned.find(["data/a"])
+        real, calls = type(versioned)._delete_once, []
+
+        def refuse_second(self: SweepStore, key: str, params: Mapping[str, str]) -> object:
+            calls.append(params)
+            return Deletion(key, "locked") if len(calls) == 2 else real(self, key, params)
+
+        with monkeypatch.context() as patch:  # undone as a whole, it would forget the emulator
+            patch.setattr(type(versioned), "_delete_once", refuse_second)
+            (answer,) = versioned.delete(["data/a"], versions=Versions.ALL, expected=expected)
+        assert answer == Deletion("data/a", "2 of 3 versions were not deleted: locked")
+        assert versioned.find(["data/a"]) == expected
 
     def it_lists_so_many_versions_and_no_more(
         self, versioned: SweepStore, monkeypatch: pytest.MonkeyPatch

@@ -160,6 +160,24 @@ class DescribeVersions:
         assert free == Deletion("data/b")
         assert keys_of(store) == {"data/a"}
 
+    def it_keeps_the_current_version_while_an_older_one_is_locked(self, s3_bucket: str) -> None:
+        """The object was no longer listed, so nothing tried again to delete the older version."""
+        client = s3_client()
+        bucket = f"{s3_bucket}-locked"
+        client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+        for body in (b"1", b"2", b"3"):
+            client.put_object(Bucket=bucket, Key="data/a", Body=body)
+            if body == b"1":
+                client.put_object_legal_hold(Bucket=bucket, Key="data/a", LegalHold={"Status": "ON"})
+        store = open_sweep_store(f"s3://{bucket}")
+        (locked,) = store.delete(["data/a"], versions=Versions.ALL)
+        assert locked == Deletion(
+            "data/a", "2 of 3 versions were not deleted: AccessDenied: the object is locked"
+        )
+        assert store.read("data/a") == b"3"
+        listed = client.list_object_versions(Bucket=bucket)
+        assert (len(listed["Versions"]), "DeleteMarkers" in listed) == (2, False)
+
     def it_writes_records_where_every_object_gets_a_retention_period(self, s3_bucket: str) -> None:
         """Such a bucket refuses uploads without a checksum, which stores outside AWS are not sent."""
         client = s3_client()

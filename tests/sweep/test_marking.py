@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.errors import UsageError
+from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.service import check_allowed
-from lakeplan.values.sweep import MarkClass
+from lakeplan.values.sweep import Deletion, MarkClass
 from tests.sweeping.lake import LakeRepository
+from tests.sweeping.stores import FaultyStore
 from tests.sweeping.world import SweepWorld
 
 DAY = 24
@@ -340,6 +342,24 @@ def it_leaves_no_listing_behind(world: SweepWorld, repo: LakeRepository) -> None
     mark = world.mark()
     store = world.site().store
     assert list(store.list_objects(f"_lakeplan/marks/{mark.mark_id}/listing/")) == []
+
+
+def it_warns_of_credentials_that_may_not_delete(
+    world: SweepWorld, repo: LakeRepository, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The mark was approved, and only its sweep failed."""
+
+    def wrap(store: SweepStore) -> FaultyStore:
+        faulty = FaultyStore(store)
+        faulty.refuses = lambda key: Deletion(key, "AuthorizationPermissionMismatch")
+        return faulty
+
+    world.mark()
+    assert not caplog.text
+    world.wrap = wrap
+    world.mark()
+    assert "may not be able to delete objects" in caplog.text
+    assert "AuthorizationPermissionMismatch" in caplog.text
 
 
 def it_shuts_a_gate_when_objects_may_go_sooner_than_the_server_asks_for(
