@@ -6,6 +6,7 @@ import functools
 import gc
 import json
 import os
+import re
 import shutil
 import signal
 import tarfile
@@ -73,6 +74,23 @@ def pytest_collection() -> Generator[None, Any, Any]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+EXTENDED = re.compile(r"extended|\brunners\b|\bat_both_widths\b")
+"""What a file says that has an extended test: the marker, or a name that brings it."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """``-m extended`` reads only the files that have such tests: to collect all takes four times as long."""
+    if config.option.markexpr != "extended" or not collection_path.match("test_*.py"):
+        return None
+    return True if EXTENDED.search(collection_path.read_text()) is None else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    extended = {item.path for item in items if item.get_closest_marker("extended")}
+    if lost := [str(path) for path in extended if EXTENDED.search(path.read_text()) is None]:
+        raise pytest.UsageError(f"make test-extended leaves out {', '.join(lost)}: add its word to EXTENDED")
 
 
 TOGETHER = {
