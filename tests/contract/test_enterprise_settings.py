@@ -7,14 +7,12 @@ import threading
 import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
 
 import pytest
 import requests
 from hypothesis import given
 from hypothesis import strategies as st
-from lakefs_enterprise_sdk.models.lifecycle_policies import LifecyclePolicies
-from lakefs_enterprise_sdk.models.object_lifecycle_rules import ObjectLifecycleRules
-from lakefs_enterprise_sdk.models.ref import Ref
 
 from lakeplan.errors import (
     FeatureMissing,
@@ -56,16 +54,23 @@ RULE = st.builds(
 )
 
 
+def sdk() -> ModuleType:
+    """The models. They take a second to import: only these tests pay."""
+    import lakefs_enterprise_sdk
+
+    return lakefs_enterprise_sdk
+
+
 class DescribePayloads:
     @given(st.lists(POLICY, max_size=3))
     def it_sends_policies_as_the_sdk_models_them(self, policies: list[Policy]) -> None:
         body = {"policies": [item_body(policy) for policy in policies]}
-        assert LifecyclePolicies.from_dict(body).to_dict() == body
+        assert sdk().LifecyclePolicies.from_dict(body).to_dict() == body
 
     @given(st.lists(RULE, max_size=3))
     def it_sends_object_rules_as_the_sdk_models_them(self, rules: list[ObjectRule]) -> None:
         body = {"rules": [item_body(rule) for rule in rules]}
-        assert ObjectLifecycleRules.from_dict(body).to_dict() == body
+        assert sdk().ObjectLifecycleRules.from_dict(body).to_dict() == body
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +129,7 @@ class DescribePolicies:
         body = {"policies": [item_body(FEATURES), item_body(OLD)]}
         for answer in (here.call("PUT", POLICIES, json=body), here.call("GET", POLICIES)):
             assert answer.status_code == 200
-            assert LifecyclePolicies.from_dict(answer.json()).to_dict() == answer.json()
+            assert sdk().LifecyclePolicies.from_dict(answer.json()).to_dict() == answer.json()
             assert answer.headers["ETag"]
 
     def it_refuses_another_etag(self, here: Here) -> None:
@@ -175,7 +180,7 @@ class DescribeObjectRules:
         stored = here.reader.get_object_rules(here.name)
         assert stored.items == (RAW,)
         answer = here.call("GET", OBJECTS).json()
-        assert ObjectLifecycleRules.from_dict(answer).to_dict() == answer
+        assert sdk().ObjectLifecycleRules.from_dict(answer).to_dict() == answer
         with pytest.raises(PreconditionFailed):
             here.writer.set_items(here.name, RULES, [], if_match="another")
         here.writer.set_items(here.name, RULES, [RAW], if_match=stored.etag)
@@ -198,7 +203,7 @@ class DescribeObjectRules:
 class DescribeBranches:
     def it_lists_creation_and_last_write_as_the_sdk_models_them(self, here: Here) -> None:
         (row,) = here.call("GET", "/branches").json()["results"]
-        assert Ref.from_dict(row).to_dict() == row
+        assert sdk().Ref.from_dict(row).to_dict() == row
         (branch,) = here.reader.list_branches(here.name)
         assert (branch.creation_date, branch.update_date) == (row["creation_date"], row["update_date"])
         assert branch.creation_date is not None
