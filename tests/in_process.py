@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import email.utils
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pytest
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
 from lakeplan.sandbox.messages import Request, Response
-from tests.sandboxes import NO_ANSWER, SandboxHandle
+from tests.sandboxes import NO_ANSWER, RUNNING, Sandbox, SandboxHandle
 
 
 class InProcess(HTTPAdapter):
@@ -52,10 +54,8 @@ class InProcess(HTTPAdapter):
         return self.build_response(request, raw)
 
 
-def session_of(handle: SandboxHandle) -> requests.Session:
-    """A session with the credentials of a running sandbox, for what a test prepares. The server's faults
-    reach it, and its requests are recorded."""
-    sandbox = handle._sandbox
+def _adapter_of(sandbox: Sandbox) -> InProcess:
+    """The server's faults reach its requests, and they are recorded."""
 
     def answer(request: Request, raw_path: str) -> Response:
         response = sandbox.answer(request, raw_path)
@@ -63,8 +63,29 @@ def session_of(handle: SandboxHandle) -> requests.Session:
             raise requests.ConnectionError("injected fault")
         return response
 
+    return InProcess(answer, sandbox.service.now)
+
+
+def session_of(handle: SandboxHandle) -> requests.Session:
+    """A session with the credentials of a running sandbox, for what a test prepares."""
     session = requests.Session()
     session.trust_env = False  # looking for proxies takes as long as an answer
     session.auth = (handle.access_key_id, handle.secret_access_key)
-    session.mount(handle.endpoint_url, InProcess(answer, sandbox.service.now))
+    session.mount(handle.endpoint_url, _adapter_of(handle._sandbox))
     return session
+
+
+@contextmanager
+def no_sockets() -> Iterator[None]:
+    """What lakeplan asks a running sandbox of this process, by its endpoint URL, is answered in the same
+    call. Every other request, and one to a sandbox that was stopped, goes through a socket."""
+    send = HTTPAdapter.send
+
+    def direct(self: HTTPAdapter, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        parts = urlsplit(request.url or "")
+        sandbox = RUNNING.get(f"{parts.scheme}://{parts.netloc}")
+        return send(self, request, **options) if sandbox is None else _adapter_of(sandbox).send(request)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HTTPAdapter, "send", direct)
+        yield

@@ -157,6 +157,10 @@ class _Handler(server.Handler):
             super()._send(response)
 
 
+RUNNING: dict[str, Sandbox] = {}
+"""The sandboxes of this process that answer now, by endpoint URL."""
+
+
 class SandboxHandle(server.SandboxHandle):
     """A running sandbox. ``faults`` are those to arm, and the requests so far."""
 
@@ -165,6 +169,11 @@ class SandboxHandle(server.SandboxHandle):
     def __init__(self, sandbox: Sandbox, port: int) -> None:
         super().__init__(sandbox, port)
         self.faults = sandbox.faults
+        RUNNING[self.endpoint_url] = sandbox
+
+    def stop(self) -> None:
+        RUNNING.pop(self.endpoint_url, None)
+        super().stop()
 
 
 def start_sandbox(

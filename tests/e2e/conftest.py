@@ -1,4 +1,4 @@
-"""lakeplan as a user runs it: a tree on disk, the sandbox over HTTP, one command line at a time."""
+"""lakeplan as a user runs it: a tree on disk, a sandbox, one command line at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lakeplan.cli.main import run
-from tests.in_process import session_of
+from tests.in_process import no_sockets, session_of
 from tests.sandboxes import SandboxHandle, start_sandbox
 
 DAY = 86400
@@ -197,6 +197,20 @@ class World:
 def no_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sandbox answers with what is there: reading back need not outlast caches."""
     monkeypatch.setattr("lakeplan.review.run.PAUSES", (0.01,))
+
+
+OVER_SOCKETS = ("test_plan_apply.py", "test_sweep.py", "branches/test_deletion.py")
+"""Files whose commands talk to the sandbox over HTTP. In the others that costs a third of the time, and
+proves nothing more."""
+
+
+@pytest.fixture(autouse=True)
+def sockets(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.path.relative_to(Path(__file__).parent).as_posix() in OVER_SOCKETS:
+        yield
+    else:
+        with no_sockets():
+            yield
 
 
 @pytest.fixture

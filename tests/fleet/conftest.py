@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_process import no_sockets
 from tests.sweeping.lake import Lake, LakeRepository
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
     lake = Lake(tmp_path / "lake")
-    yield lake
+    with no_sockets():
+        yield lake
     lake.close()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.sweep import deleting
+from tests.in_process import no_sockets
 from tests.sweeping.lake import Lake, LakeRepository
 from tests.sweeping.stores import FakeTime
 from tests.sweeping.world import SweepWorld
@@ -20,7 +21,8 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SweepWorl
     # Power cuts have tests of their own; thousands of small files are quicker without the disk.
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     lake = Lake(tmp_path / "lake")
-    yield SweepWorld(tmp_path, lake)
+    with no_sockets():
+        yield SweepWorld(tmp_path, lake)
     lake.close()
 
 
