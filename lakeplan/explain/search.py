@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Literal, Protocol
 
 from lakeplan.errors import NotFound, PermissionDenied, UnexpectedAnswer, UsageError
-from lakeplan.formats.namespace import keeps_its_name
+from lakeplan.formats.namespace import is_usual_key, keeps_its_name
 from lakeplan.formats.ranges import RangeColumns, read_metarange, read_range_columns
 from lakeplan.lakefs.protocols import MetadataReader, StagingReader
 from lakeplan.retention.graph import CommitGraph
@@ -242,7 +242,7 @@ class Search:
     def _hits(self, columns: RangeColumns, wanted: Collection[str]) -> Iterator[tuple[int, str, bool]]:
         names = {address.rpartition("/")[2] for address in wanted}
         for n, (text, kind) in enumerate(zip(columns.addresses, columns.address_types, strict=True)):
-            if kind == AddressType.RELATIVE and text in wanted:
+            if kind == AddressType.RELATIVE and text in wanted and is_usual_key(text):
                 yield n, text, False
                 continue
             if text.rpartition("/")[2] not in names and keeps_its_name(text):

@@ -93,6 +93,19 @@ def it_finds_what_keeps_an_object_under_another_path(tmp_path: Path) -> None:
     assert any("other paths were not searched" in note for note in only["notes"])
 
 
+def it_asks_what_an_address_may_mean_although_the_question_names_it_too(tmp_path: Path) -> None:
+    commits = (
+        Snapshot("a", 100, entries=(entry("x", "data/x"),)),
+        Snapshot("b", 90, ("a",), (entry("x", "data//x"),)),
+    )
+    history = History(commits, {"main": "b"}, {"data/x": Stored(), "data//x": Stored()})
+    world = world_of(tmp_path, history, GcRules(1))
+    alone = explain_addresses(world, ["data/x"], Silent())
+    both = explain_addresses(world, ["data/x", "data//x"], Silent())
+    assert alone[0]["verdicts"][0]["status"] == "kept"
+    assert both[0]["verdicts"][0]["status"] == "kept"
+
+
 def it_reads_few_ranges_for_a_path_and_all_for_an_address(tmp_path: Path) -> None:
     assert asked(tmp_path, "copy")["read"]["ranges"] == 1
     assert asked(tmp_path, "data/x", kind="address")["read"]["ranges"] > 1
