@@ -405,6 +405,7 @@ def _source(request: MarkRequest | RecheckRequest) -> Source:
         _addresses(request.storage_namespace, request.store),
         request.store,
         held_prefixes=request.held_prefixes,
+        copies=request.copies if isinstance(request, RecheckRequest) else "",
     )
 
 

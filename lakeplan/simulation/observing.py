@@ -8,6 +8,7 @@ from itertools import chain
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeplan.errors import SimulationFailed
 from lakeplan.formats.collector import read_uncommitted
@@ -102,6 +103,7 @@ class Source:
     - ``held_prefixes``: objects at paths below these are noted
     - ``target``: for ranges of another repository, the position of the source that ``addresses`` are of
     - ``cache``: keeps what was read of ranges; a mark has none
+    - ``copies``: a folder whose copies of marked objects count as marked too
     - ``verify_ids``: compare a range's id with its bytes, besides the checksums of its blocks
     """
 
@@ -111,6 +113,7 @@ class Source:
     namespace: NamespaceReader | None = None
     young_from_us: int = 0
     held_prefixes: tuple[str, ...] = ()
+    copies: str = ""
     target: int | None = None
     inventory: Inventory | None = None
     stored_sizes: bool = True
@@ -194,7 +197,11 @@ def observe(
             yield foreign_sightings(iter(unpack_odd(data)), source.addresses)
         case Kind.LISTED | Kind.MARKED:
             columns = LISTING.names if item.kind is Kind.LISTED else ("address", "size_bytes")
-            yield _part(read_part(data, name=name, sha256=item.sort_key.hex(), columns=columns), item.kind)
+            part = read_part(data, name=name, sha256=item.sort_key.hex(), columns=columns)
+            yield _part(part, item.kind)
+            if item.kind is Kind.MARKED and source.copies:
+                keys = pc.binary_join_element_wise(source.copies, part.column("address"), "")
+                yield _part(part.set_column(0, "address", keys), item.kind)
         case Kind.UNCOMMITTED:
             yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
         case _:

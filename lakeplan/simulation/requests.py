@@ -141,7 +141,8 @@ class MarkRequest:
 class RecheckRequest:
     """Asks which objects of a mark's ``parts`` something holds now. ``metaranges`` are those of kept commits,
     ``foreign`` those of other repositories: all, or those that the mark did not know. In
-    ``other_metaranges``, of commits that nothing keeps, only objects below ``held_prefixes`` count."""
+    ``other_metaranges``, of commits that nothing keeps, only objects below ``held_prefixes`` count. With
+    ``copies``, a folder of copies, also asks which of these something holds by the copy's own address."""
 
     store: SweepStore
     parts: tuple[Part, ...]
@@ -153,6 +154,7 @@ class RecheckRequest:
     foreign: tuple[ForeignRanges, ...] = ()
     other_metaranges: tuple[str, ...] = ()
     held_prefixes: tuple[str, ...] = ()
+    copies: str = ""
 
 
 @dataclass(frozen=True)

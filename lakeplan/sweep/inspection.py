@@ -519,10 +519,12 @@ def needed_now(
     now: datetime,
     keep: Callable[[], None],
     parts: tuple[Part, ...] | None = None,
+    copies: str = "",
 ) -> Needed:
     """Inspects as a mark does: other repositories on all servers of the tree, uncommitted data, then a refs
     dump, with protected tags and holds. ``now`` is the earliest of all clocks, ``keep`` is called several
-    times. ``parts`` limits the answer to what these name; None means the whole mark.
+    times. ``parts`` limits the answer to what these name; None means the whole mark. ``copies``: as in
+    ``RecheckRequest``.
 
     Raises GateRefused for a repository that cannot be read, and LakeplanError for anything that makes an
     inspection unsafe.
@@ -535,9 +537,8 @@ def needed_now(
     )
     keep()
     wanted = mark.marked.going if parts is None else parts
-    addresses = ports.marker.held_again(
-        recheck_request(site, mark, wanted, inspection, foreign, KNOWN_NOTHING), limit=MOST_NEEDED
-    )
+    request = recheck_request(site, mark, wanted, inspection, foreign, KNOWN_NOTHING)
+    addresses = ports.marker.held_again(replace(request, copies=copies), limit=MOST_NEEDED)
     if len(addresses) > MOST_NEEDED:
         raise LakeplanError(
             f"more than {MOST_NEEDED:,} marked objects are needed again",

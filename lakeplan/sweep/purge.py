@@ -50,6 +50,7 @@ KEEP = timedelta(minutes=1)
 NAMED = 100
 """The most failures that the document names. All are counted."""
 NEEDED = "needed again, but no longer at its address"
+USED = "used by a commit or an uncommitted change"
 YOUNG = "not old enough"
 NOT_NAMED = "not listed in the mark"
 NOT_TRIED = "not tried: the purge stopped before it reached this copy"
@@ -195,7 +196,14 @@ class _Purge:
 
     def _round(self) -> None:
         """Deletes copies after one inspection, until the inspection is too old."""
-        needed = needed_now(self._site, self._mark, self._ports, now=self._clocks.earliest, keep=self._keep)
+        needed = needed_now(
+            self._site,
+            self._mark,
+            self._ports,
+            now=self._clocks.earliest,
+            keep=self._keep,
+            copies=self._prefix,
+        )
         until, self._last = needed.inspected_at + ROUND, needed.inspected_at
         self._problem = self._too_old(until, SLOW)
         while self._left and not self._problem and not self._too_old(until):
@@ -226,14 +234,18 @@ class _Purge:
         return sorted(waiting, key=lambda copy: copy.key)
 
     def _unneeded(self, copies: list[StoredObject], needed: frozenset[str]) -> list[StoredObject]:
-        """The copies of objects that nothing needs, or that are at their address again."""
+        """The copies of objects that nothing needs, or that are at their address again. Something may need a
+        copy by its own address, such as an import from the quarantine."""
         wanted = [key for copy in copies if (key := copy.key.removeprefix(self._prefix)) in needed]
         there = still_stored(self._site.store, self._site.store.find(wanted))
         copies_left = []
         for copy in copies:
             key = copy.key.removeprefix(self._prefix)
             back = there.get(key)
-            if key in needed and (back is None or back.size != copy.size):
+            if copy.key in needed:
+                self._kept[copy.key] = USED
+                self._asked.pop(copy.key, None)
+            elif key in needed and (back is None or back.size != copy.size):
                 self._kept[copy.key] = NEEDED
                 self._asked.pop(copy.key, None)
             else:

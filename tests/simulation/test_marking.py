@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from tests.simulation.namespaces import (
     Stored,
     commit_id,
     entry,
+    full,
     write_namespace,
 )
 from tests.sweeping.stores import folder_store
@@ -138,6 +140,23 @@ def it_names_what_was_staged_since_the_mark(threads: int, tmp_path: Path) -> Non
     assert site.going(marked) == ["data/p/1", "data/p/2"]
     again = RecheckRequest(site.store, marked.going, PREFIX, SERVER_URL, site.metadata, site.staged, ())
     assert marker.held_again(again, limit=10) == {"data/p/2"}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def it_names_copies_that_are_held_by_their_own_address(threads: int, tmp_path: Path) -> None:
+    copies = "_lakeplan/quarantine/m/"
+    held = (entry("a", f"{copies}data/p/1"), full("b", f"{SERVER_URL}/{copies}data/p/2"))
+    stored = {f"data/p/{n}": Stored() for n in range(5)}
+    staged = [f"{copies}data/p/3"]
+    site = Site(tmp_path, History([Snapshot("kept", 1, (), held)], {"main": "kept"}, stored, staged=staged))
+    marker = StepMarker(lambda *_: nullcontext((LocalRunner(threads), RunnerChoice(LOCAL, "requested"))))
+    marked = site.mark(marker)
+    metaranges = tuple(site.facts)
+    again = RecheckRequest(
+        site.store, marked.going, PREFIX, SERVER_URL, site.metadata, site.staged, metaranges, copies=copies
+    )
+    assert marker.held_again(again, limit=10) == {f"{copies}data/p/{n}" for n in (1, 2, 3)}
+    assert marker.held_again(replace(again, copies=""), limit=10) == set()
 
 
 class DescribeAMarkByWhatWasRead:

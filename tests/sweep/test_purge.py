@@ -165,7 +165,7 @@ def it_deletes_the_copies_that_the_mark_names_and_nothing_needs(case: Case) -> N
     assert [keys for keys, _ in case.asked] == [["data/a", "data/b", "data/c"]]
     assert case.asked[0][1] == DeleteSettings("delete", Versions.ALL, False, 0, 7)
     (inspection,) = case.inspections
-    assert inspection == {"now": CLOCKS.earliest, "keep": case.renew}
+    assert inspection == {"now": CLOCKS.earliest, "keep": case.renew, "copies": QUARANTINE_PREFIX}
 
 
 def it_inspects_nothing_where_no_copy_may_be_deleted(case: Case) -> None:

@@ -21,7 +21,7 @@ from lakeplan.state.sweeps import record_purge
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.inspection import Others
 from lakeplan.sweep.mark_record import Mark
-from lakeplan.sweep.purge import NEEDED, YOUNG
+from lakeplan.sweep.purge import NEEDED, USED, YOUNG
 from lakeplan.sweep.records import list_marks, read_summary, with_later
 from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.sweep.service import purge_all, quarantines
@@ -131,6 +131,35 @@ def it_keeps_copies_that_anything_needs(
     document, code = purge(world, days=0)
     assert (copies(repo, moved), code) == (set(), 0), "what was restored is not kept for ever"
     assert (repo.folder / first).read_bytes() == b"first"
+
+
+def import_copy(world: SweepWorld, repo: LakeRepository, copy: str) -> None:
+    another_repository(world, repo, copy)
+
+
+def commit_copy(world: SweepWorld, repo: LakeRepository, copy: str) -> None:
+    repo.stage("found.bin", copy)
+    repo.commit()
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["only-copy", "restored"])
+@pytest.mark.parametrize("use", [import_copy, commit_copy, stage])
+def it_keeps_copies_that_are_used_by_their_own_address(
+    world: SweepWorld,
+    repo: LakeRepository,
+    moved: Mark,
+    use: Callable[[SweepWorld, LakeRepository, str], None],
+    *,
+    back: bool,
+) -> None:
+    (first,) = (a for a in copies(repo, moved) if _copy(repo, moved, a) == b"first")
+    if back:
+        bring_back(world, moved)
+    use(world, repo, f"{QUARANTINE_PREFIX}{moved.mark_id}/{first}")
+    document, code = purge(world)
+    (end,) = document["quarantines"]
+    assert copies(repo, moved) == {first}
+    assert (end["deleted"], end["kept_reasons"], code) == (1, {USED: 1}, 0)
 
 
 def _copy(repo: LakeRepository, mark: Mark, address: str) -> bytes:

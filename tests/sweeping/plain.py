@@ -138,7 +138,8 @@ class PlainMarker:
         if held:
             for part in request.parts:
                 data = request.store.read(request.prefix + part.name)
-                marked |= set(read_part(data, name=part.name, sha256=part.sha256).column(0).to_pylist())
+                keys = read_part(data, name=part.name, sha256=part.sha256).column(0).to_pylist()
+                marked |= {*keys, *(request.copies + key for key in keys if request.copies)}
         return frozenset(sorted(held & marked)[: limit + 1])
 
     def _write(

@@ -42,7 +42,14 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-KEYS = [*(f"data/p{n}/o{n}" for n in range(6)), "root-object", "dummy", "_lakefs/no", "data/p0/ünï"]
+KEYS = [
+    *(f"data/p{n}/o{n}" for n in range(6)),
+    "root-object",
+    "dummy",
+    "_lakefs/no",
+    "data/p0/ünï",
+    "q/data/p1/o1",
+]
 NAMES = ["c0", "c1", "c2", "c3", "c4"]
 
 
@@ -143,6 +150,7 @@ def answer(marker: Marker, case: Case, folder: Path, name: str) -> tuple[Any, ..
             foreign=request.foreign,
             other_metaranges=tuple(sorted(facts))[1::2],
             held_prefixes=request.held_prefixes,
+            copies="q/",
         ),
         limit=100,
     )
