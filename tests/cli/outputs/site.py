@@ -28,6 +28,7 @@ from lakeplan.cli.main import run
 from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.sandbox.service import Options
 from lakeplan.stores.folder import FolderStore
+from tests.in_process import no_sockets
 from tests.sandboxes import SandboxHandle, start_sandbox
 
 NOON = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
@@ -94,7 +95,7 @@ class Site:
             handle = start_sandbox(
                 self.folder / "lakefs", port=self.port, options=Options(clock=lambda: self.now)
             )
-        with handle:
+        with handle, no_sockets():
             self.handle = handle
             yield self
 
