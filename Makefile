@@ -33,7 +33,7 @@ demo: setup java  ## plan and apply on the embedded sandbox, end to end
 test: setup java  ## every behaviour once
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not extended"
 
-test-extended: setup java  ## the rest: the same on every other store, runner and host, and long campaigns
+test-extended: setup java  ## the rest: the same on every other store, runner and host, all examples of random tests, and long campaigns
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m extended
 
 lint: setup  ## format, lint, types, layers

@@ -76,19 +76,39 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.freeze()
 
 
-EXTENDED = re.compile(r"extended|\brunners\b|\bat_both_widths\b")
+EXTENDED = re.compile(r"extended|hypothesis|\brunners\b|\bat_both_widths\b")
 """What a file says that has an extended test: the marker, or a name that brings it."""
+MANY_EXAMPLES, FEWER = 40, 4
+"""``make test`` tries a quarter of the examples of a random test that has this many, and ``make
+test-extended`` all of them. Each run draws other ones."""
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """``-m extended`` reads only the files that have such tests: to collect all takes four times as long."""
+    """``-m extended`` reads only the files that have such tests: to collect all takes longer."""
     if config.option.markexpr != "extended" or not collection_path.match("test_*.py"):
         return None
     return True if EXTENDED.search(collection_path.read_text()) is None else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    extended = {item.path for item in items if item.get_closest_marker("extended")}
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    many: dict[Any, settings] = {}
+    extended = set()
+    for item in items:
+        function = getattr(item, "obj", None)
+        function = getattr(function, "__func__", function)
+        used = getattr(function, "_hypothesis_internal_use_settings", None)
+        if used is not None and used.max_examples >= MANY_EXAMPLES:
+            many[function] = used
+            if config.option.markexpr == "extended":
+                item.add_marker("extended")
+            extended.add(item.path)
+        elif item.get_closest_marker("extended"):
+            extended.add(item.path)
+    if config.option.markexpr == "not extended":
+        for function, used in many.items():
+            count = used.max_examples // FEWER
+            function._hypothesis_internal_use_settings = settings(used, max_examples=count)
     if lost := [str(path) for path in extended if EXTENDED.search(path.read_text()) is None]:
         raise pytest.UsageError(f"make test-extended leaves out {', '.join(lost)}: add its word to EXTENDED")
 
