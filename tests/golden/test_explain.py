@@ -57,7 +57,7 @@ def test_it_agrees_with_the_official_collector_for_every_object(golden: GoldenCa
         assert sorted(a for a, said in status.items() if said == "at_risk") == sorted(collector["at_risk"])
 
 
-@pytest.mark.golden(extended=["wide-1"])
+@pytest.mark.golden(extended=["wide-1", "history-3", "history-4"])
 def test_it_agrees_with_the_simulation_for_every_object(golden: GoldenCase, tmp_path: Path) -> None:
     # Two rule sets each: the collector's answer is compared apart.
     for n, asked in enumerate(golden.case["expected"][:2]):  # type: ignore[index]
@@ -105,7 +105,7 @@ def test_it_agrees_with_the_server_for_every_commit_and_with_the_rule_until_when
         jsonschema.validate(made, SCHEMA)
 
 
-@pytest.mark.golden(extended=["wide-1"])
+@pytest.mark.golden(extended=["wide-1", "history-3", "history-4"])
 def test_a_path_gives_the_same_answer_as_the_address_that_it_holds(
     golden: GoldenCase, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def it_reads_every_file_and_gives_it_its_id(golden: Any) -> None:
     assert names
 
 
+@pytest.mark.golden(extended=["wide-1"])
 def it_writes_every_file_again_under_its_id(golden: Any) -> None:
     for name, data in metadata_files(golden.namespace):
         table = read_sstable(data, name=name)
@@ -77,6 +78,7 @@ def it_writes_every_file_again_under_its_id(golden: Any) -> None:
         assert abs(len(written.data) - len(data)) <= len(data) // 100
 
 
+@pytest.mark.golden(extended=["wide-1"])
 def it_reads_columns_as_it_reads_entries(golden: Any) -> None:
     for name, data in metadata_files(golden.namespace):
         properties = read_sstable(data, name=name).user_properties

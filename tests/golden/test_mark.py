@@ -16,7 +16,7 @@ from lakeplan.values.sweep import MarkClass
 from tests.golden_marks import PREFIX, addresses, mark_request
 
 
-@pytest.mark.golden
+@pytest.mark.golden(extended=["wide-1"])
 def it_marks_what_the_official_collector_deletes_but_what_is_at_risk(golden: Any, tmp_path: Path) -> None:
     collector = golden.case.get("official_collector")
     if collector is None or "deleted" not in collector:
