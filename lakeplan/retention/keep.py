@@ -209,7 +209,7 @@ class Keep(IntFlag):
     MARGIN = 8
     """Any of these at a moment earlier by ``margin``."""
     PROTECTED = 16
-    """A commit of a protected tag, or one that a hold names."""
+    """A commit of a protected tag, one that a hold names, or one of the newest on a branch."""
     BEFORE = 32
     """Either of the first two, over the rules before their last change. Keeps nothing, but shows what is
     new."""
@@ -233,6 +233,8 @@ class KeepRules:
     holds: tuple[Hold, ...] = field(default=())
     recorded: tuple[HeldCommit, ...] = field(default=())
     """The namespace's records of what holds kept at earlier marks."""
+    newest: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """By branch: numbers of the newest commits that the tree keeps on it."""
     pins: frozenset[str] = frozenset()
     """Branches that are pins, which rules have entries for. What is kept with or without them is kept."""
 
@@ -286,9 +288,9 @@ def _rule_masks(graph: CommitGraph, rules: KeepRules) -> list[int]:
 
 
 def protected_commits(graph: CommitGraph, refs: Refs, rules: KeepRules) -> set[int]:
-    """Numbers of the commits that protected tags, unexpired holds and records of holds name. Holds on
-    prefixes name paths, not commits. A hold on a branch names all ancestors of its HEAD, along every parent.
-    Raises LakeplanError for a hold that does not certainly keep a commit."""
+    """Numbers of the commits that protected tags, unexpired holds and records of holds name, and of the
+    newest on branches. Holds on prefixes name paths, not commits. A hold on a branch names all ancestors of
+    its HEAD, along every parent. Raises LakeplanError for a hold that does not certainly keep a commit."""
     for hold in active_holds(rules.holds, rules.as_of):
         if problem := hold_problem(hold, refs):
             recorded = {r.commit_id for r in rules.recorded if (r.kind, r.name) == (hold.kind, hold.name)}
@@ -363,7 +365,9 @@ def _others(name: str) -> str:
 
 
 def _named(graph: CommitGraph, refs: Refs, rules: KeepRules) -> Iterator[tuple[str, set[int]]]:
-    """Yields tags and holds, with the numbers of the commits that they keep."""
+    """Yields tags, branches and holds, with the numbers of the commits that they keep."""
+    for branch, newest in rules.newest.items():
+        yield f"branch {branch}", set(newest)
     for tag in refs.tags:
         if any(matches(tag.id, glob) for glob in rules.protected_tags):
             yield f"tag {tag.id}", _numbers(graph, {tag.commit_id})

@@ -12,6 +12,7 @@ from itertools import count
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.pin_records import check_pins, with_rules_of
+from lakeplan.branches.pins import newest_of
 from lakeplan.errors import (
     GateRefused,
     LakeplanError,
@@ -24,7 +25,7 @@ from lakeplan.formats.namespace import mark_prefix, metadata_key
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.retention.graph import CommitGraph, by_date
 from lakeplan.retention.keep import KEEPS, KeepRules, held_prefixes, keep_masks, protectors
-from lakeplan.retention.patterns import expand
+from lakeplan.retention.patterns import expand, matches
 from lakeplan.review.claims import check_claims
 from lakeplan.simulation.observing import Addresses
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
@@ -115,7 +116,7 @@ def inspect_repository(
     try:
         graph = CommitGraph.from_refs(refs)
         _check_tags(graph)
-        rules = _keep_rules(site, stored, refs, now=now, before=before)
+        rules = _keep_rules(site, stored, refs, graph, now=now, before=before)
         masks = keep_masks(graph, refs, rules)
     except LakeplanError as error:
         raise error.replaced(where=error.where or site.key) from error
@@ -292,7 +293,9 @@ def _check_tags(graph: CommitGraph) -> None:
             )
 
 
-def _keep_rules(site: Site, stored: GcRules, refs: Refs, *, now: datetime, before: RulesBefore) -> KeepRules:
+def _keep_rules(
+    site: Site, stored: GcRules, refs: Refs, graph: CommitGraph, *, now: datetime, before: RulesBefore
+) -> KeepRules:
     desired = site.desired
     pins = _pins_in(site, refs)
     entries = {branch: days for branch, days in stored.branches.items() if branch in pins}
@@ -307,11 +310,27 @@ def _keep_rules(site: Site, stored: GcRules, refs: Refs, *, now: datetime, befor
         margin_seconds=desired.sweep.margin_seconds,
         expanded=expanded,
         before=with_rules_of(before, entries) if isinstance(before, GcRules) else before,
-        protected_tags=desired.safety.protected_tags,
+        protected_tags=(*desired.safety.protected_tags, *desired.pins.tags),
         holds=desired.holds,
         recorded=keep_held(site, refs, now),
+        newest=_newest(site, graph, pins),
         pins=pins,
     )
+
+
+def _newest(site: Site, graph: CommitGraph, pins: frozenset[str]) -> dict[str, frozenset[int]]:
+    """By branch: the newest commits that the tree keeps. Their pins may not exist yet, like those of tags."""
+    gc, zone = site.desired.gc, ZoneInfo(site.server.time_zone)
+    counts = [rule.kept for rule in gc.branches if rule.kept] if isinstance(gc, GcDesired) else []
+    found = {}
+    for branch, head in zip(graph.branches, graph.heads, strict=True):
+        numbers: set[int] = set()
+        for kept in counts:
+            if branch.id not in pins and matches(branch.id, kept.branches):
+                numbers.update(*(commits for _, commits in newest_of(graph, head, kept, zone)))
+        if numbers:
+            found[branch.id] = frozenset(numbers)
+    return found
 
 
 def _pins_in(site: Site, refs: Refs) -> frozenset[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lakeplan.errors import UsageError
@@ -227,6 +229,26 @@ class DescribeWhatIsKept:
         repo.branch("audit-1")  # nobody expanded the pattern on the server
         world.sweep_of(mark)
         assert len([1 for status, _ in world.ends(mark).values() if status == "saved"]) == 2
+
+    @pytest.mark.parametrize("kept", [{"min_commits": 4}, {"keep": {"daily": 4}}, {"keep": {"monthly": 3}}])
+    def it_keeps_the_newest_commits_although_they_have_no_pins_yet(
+        self, world: SweepWorld, repo: LakeRepository, kept: dict[str, Any]
+    ) -> None:
+        world.gc = {
+            "default_retention_days": 7,
+            "branches": [{"branch_id": "main", "retention_days": 7, **kept}],
+        }
+        mark = world.mark()
+        assert world.kept(mark)[_address(repo, "main~3")] == "protected"
+
+    def it_keeps_tags_although_they_have_no_pins_yet(self, world: SweepWorld, repo: LakeRepository) -> None:
+        world.pins = {"tags": ["release-*"]}
+        world.gc = {"default_retention_days": 7}
+        mark = world.mark()
+        assert mark.to_delete.objects == 2
+        repo.tag("release-1", "main~3")
+        world.sweep_of(mark)
+        assert repo.get("main~3", "a.bin") == b"first"
 
     def it_keeps_full_addresses_that_another_repository_holds(
         self, world: SweepWorld, repo: LakeRepository

@@ -47,10 +47,10 @@ NO_WAIT = {"settle": "0s", "margin": "0s"}
 
 @dataclass
 class SweepWorld:
-    """``sweep``, ``gc``, ``holds`` and ``safety`` are what the tree says of every repository, ``entry`` how
-    it names them. ``chosen`` are a person's options for a mark, ``grace_seconds`` the server's. ``skew`` is
-    how far this machine's clock is ahead of the server's, ``store_skew`` the store's. ``wrap`` may put
-    something in front of the store, ``between`` runs between uncommitted data and the refs dump."""
+    """``sweep``, ``gc``, ``pins``, ``holds`` and ``safety`` are what the tree says of every repository,
+    ``entry`` how it names them. ``chosen`` are a person's options for a mark, ``grace_seconds`` the server's.
+    ``skew`` is how far this machine's clock is ahead of the server's, ``store_skew`` the store's. ``wrap``
+    may put something in front of the store, ``between`` runs between uncommitted data and the refs dump."""
 
     folder: Path
     lake: Lake
@@ -58,6 +58,7 @@ class SweepWorld:
     safety: dict[str, Any] = field(default_factory=lambda: {"max_expired_objects_percent": 100})
     holds: list[dict[str, Any]] = field(default_factory=list)
     gc: dict[str, Any] | str | None = None
+    pins: dict[str, Any] = field(default_factory=dict)
     overrides: list[dict[str, Any]] = field(default_factory=list)
     entry: str = "repo*"
     chosen: Callable[[SweepSettings], SweepSettings] = lambda settings: settings
@@ -100,6 +101,8 @@ class SweepWorld:
             repository["holds"] = self.holds
         if self.gc is not None:
             repository["gc"] = self.gc
+        if self.pins:
+            repository["pins"] = self.pins
         document = {
             "apiVersion": "lakeplan/v1",
             "servers": {
