@@ -57,6 +57,8 @@ PATHS_NAMED = 10
 FEW = 1_000
 """Up to this many copies are requested one by one instead of listed."""
 CONFLICT = "somebody wrote another object to the address during the restore"
+GONE = "its copy is no longer in quarantine"
+NOT_SHOWN = "its copy is in quarantine, but the store does not show the restored object"
 UNKNOWN = "the store did not confirm the restore"
 NAMED = 100
 """The most failures that the document names. All are counted."""
@@ -310,8 +312,8 @@ def _copy_back(
             site.store.copy(prefix + address, address, create=True)
         except WriteConflict:
             return CONFLICT
-        except StorageNotFound:
-            return "its copy is no longer in quarantine"
+        except StorageNotFound:  # of the copy, or of the object that the store just wrote
+            return GONE if _shown(site, [prefix + address], sleep) == {} else NOT_SHOWN
         except StorageError as error:
             return error.message
         return ""

@@ -465,7 +465,10 @@ class DescribeAStoreThatFails:
     @pytest.mark.parametrize(
         ("error", "reason"),
         [
-            (StorageNotFound("no such object"), "its copy is no longer in quarantine"),
+            (
+                StorageNotFound("no such object"),
+                "its copy is in quarantine, but the store does not show the restored object",
+            ),
             (StorageError("the object is archived"), "the object is archived"),
             (StorageDenied("no permission"), "no permission"),
         ],
@@ -478,6 +481,16 @@ class DescribeAStoreThatFails:
         assert document["failures"] == {"data/b": reason}
         assert case.back() == {"data/a", "data/c"}
         assert sum(case.steps) == 3
+
+    def it_reports_a_copy_that_went_meanwhile(self, case: Case) -> None:
+        case.copies("data/a")
+
+        def purge(name: str, args: tuple[Any, ...]) -> None:
+            if name == "copy":
+                (case.folder / QUARANTINE_PREFIX / "data/a").unlink()
+
+        case.store.before = purge
+        assert case.restore()["failures"] == {"data/a": "its copy is no longer in quarantine"}
 
     def it_reports_what_it_copied_if_it_cannot_write_its_record(self, case: Case) -> None:
         case.copies("data/a", "data/b")
