@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lakeplan import __version__
-from lakeplan.errors import LakeplanError, SimulationFailed
+from lakeplan.errors import DataGone, LakeplanError, SimulationFailed, StorageNotFound
 from lakeplan.formats.compiled import is_worth_it
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import KnownRanges, read_metarange, read_range_arrays
@@ -80,6 +80,10 @@ OpenRunner = Callable[[int], AbstractContextManager[tuple[Runner, RunnerChoice]]
 
 SAMPLE_METARANGES, SAMPLE_RANGES = 20, 100
 """The most files of each kind, over all repositories, that are read again to verify a cache."""
+GONE = (
+    "A commit of this repository needs the file, so lakeplan cannot determine which objects of other"
+    " repositories the repository uses. Restore the file, or delete the repository if nobody needs it."
+)
 _ID = 64
 
 
@@ -177,7 +181,11 @@ class ForeignReader:
                 other, id = one
                 where = f"{other.name}: metarange {id}"
                 known = records.setdefault(other.name, {})
-                infos = read_metarange(fetched(), name=where, verify_id=id, known=known)
+                try:
+                    data = fetched()
+                except (DataGone, StorageNotFound) as error:
+                    raise error.replaced(where=where, hint=GONE) from error
+                infos = read_metarange(data, name=where, verify_id=id, known=known)
                 listed.append((one, infos))
                 step()
         return listed

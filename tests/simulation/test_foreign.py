@@ -9,7 +9,7 @@ import pytest
 from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import read_range_arrays, write_metarange, write_range
-from lakeplan.simulation.foreign import ForeignReader
+from lakeplan.simulation.foreign import GONE, ForeignReader
 from lakeplan.simulation.requests import ForeignRanges
 from lakeplan.simulation.runners import Runners
 from lakeplan.values.progress import Silent
@@ -101,5 +101,6 @@ def it_refuses_a_metarange_that_is_not_what_its_id_says(neighbour: Neighbour) ->
 def it_refuses_a_file_that_is_not_there(neighbour: Neighbour, kind: str) -> None:
     missing = getattr(neighbour, kind)[-1]
     del neighbour.files[missing]
-    with pytest.raises(StorageNotFound, match="does not exist"):
+    with pytest.raises(StorageNotFound, match="does not exist") as caught:
         reader().entries(neighbour.foreign)
+    assert (caught.value.hint == GONE) is (kind == "metaranges")
