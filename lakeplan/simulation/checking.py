@@ -52,7 +52,8 @@ class MissingObjects:
     """Requests objects of kept commits that are not listed, or are listed in another size."""
 
     def wants(self, each: Class) -> bool:
-        return is_kept_entry(each)
+        # A path of an object is sent once, whichever of the commits that have it is read first.
+        return not each.flags & Sighting.LISTED
 
     def takes(self, each: Class) -> bool:
         return is_kept_entry(each) and (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,16 @@ from lakeplan.simulation.surveying import StepSurveyor
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.values.rules import GcRules
+from tests.simulation.namespaces import (
+    SERVER_URL,
+    History,
+    Snapshot,
+    Stored,
+    entry,
+    full,
+    write_namespace,
+)
+from tests.sweeping.stores import folder_store
 
 pytestmark = pytest.mark.golden
 LOST = {"risk-2": 25}
@@ -57,10 +68,10 @@ class Recorded:
         for metarange in {self.metaranges[commit] for commit in commits} - {""}:
             ranges |= {info.id for info in read_metarange(read("meta_range", metarange), name=metarange)}
         for id in ranges:
-            for entry in read_range(read("range", id), name=id):
-                key = normalize(entry.address, entry.address_type, self.namespace)
+            for one in read_range(read("range", id), name=id):
+                key = normalize(one.address, one.address_type, self.namespace)
                 if key is not None:
-                    found[key] = entry.size
+                    found[key] = one.size
         return found
 
     def stored(self) -> dict[str, int]:
@@ -86,6 +97,21 @@ def it_finds_object_by_object_what_kept_commits_lack(recorded: Recorded, runners
     assert {one.address for one in found.objects} == lost
     assert (found.lacking.objects, found.resized.objects, found.damaged) == (len(lost), 0, ())
     assert len(lost) == LOST.get(recorded.name, 0)
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def it_names_what_a_kept_commit_lacks_whichever_commit_is_read_first(
+    runners: Runners, tmp_path: Path, kept: int
+) -> None:
+    """Commits that nothing keeps are read too, because they may name objects below a held prefix."""
+    entries = (entry("a", "data/p/1"), full("a", f"{SERVER_URL}/data/p/1"))
+    commits = [Snapshot(f"c{n}", 1, (), (one, entry("audit/b", "data/p/2"))) for n, one in enumerate(entries)]
+    write_namespace(tmp_path, History(commits, {"main": "c0", "dev": "c1"}, {"data/p/2": Stored()}))
+    store = folder_store(tmp_path)
+    graph = read_history(store).graph
+    facts = {id: Facts(int(n == kept), n) for n, id in enumerate(graph.meta_range_ids)}
+    found = StepChecker(runners.open).presence(PresenceRequest(store, SERVER_URL, facts, ("audit/",)))
+    assert [one.address for one in found.objects] == ["data/p/1"]
 
 
 def it_predicts_what_the_official_collector_marks(recorded: Recorded) -> None:
