@@ -51,8 +51,8 @@ class GcsStore(BatchDeleter, GcsReader):
         failed: dict[str, Deletion] = {}
         for key, answer in zip(keys, answers, strict=True):
             if isinstance(answer, StorageError):
-                failed[key] = Deletion(key, answer.message, transient=isinstance(answer, StoreBusy))
-            elif not answer.deleted:
+                answer = Deletion(key, answer.message, transient=isinstance(answer, StoreBusy))
+            if not answer.deleted:
                 failed[key] = answer
         return failed
 
@@ -79,13 +79,12 @@ class GcsStore(BatchDeleter, GcsReader):
             return error
         for done, one in enumerate(sorted(generations)):
             answer = self._delete_once(key, {"generation": str(one)})
-            if isinstance(answer, Deletion) and answer.deleted:
-                continue
             if len(generations) == 1:
                 return answer
-            why = answer.reason if isinstance(answer, Deletion) else answer.message
-            reason = f"{len(generations) - done} of {len(generations)} versions were not deleted: {why}"
-            return Deletion(key, reason, transient=isinstance(answer, StoreBusy))
+            if isinstance(answer, StorageError) or not answer.deleted:
+                why = answer.reason if isinstance(answer, Deletion) else answer.message
+                reason = f"{len(generations) - done} of {len(generations)} versions were not deleted: {why}"
+                return Deletion(key, reason, transient=isinstance(answer, StoreBusy))
         return Deletion(key)
 
     def _delete_once(self, key: str, params: Mapping[str, str]) -> Deletion | StorageError:
@@ -186,8 +185,7 @@ class GcsStore(BatchDeleter, GcsReader):
         raise StorageError(text, where=where, hint="Run the command again.")
 
     def _remove(self, key: str, generation: str) -> None:
-        answer = self._delete_once(key, {"generation": generation})
-        if isinstance(answer, StorageError):
+        if isinstance(answer := self._delete_once(key, {"generation": generation}), StorageError):
             raise answer
 
     def _describe(self, key: str) -> tuple[dict[str, Any], StoredObject]:
@@ -203,8 +201,7 @@ class GcsStore(BatchDeleter, GcsReader):
         return item, stored
 
     def put(self, key: str, data: bytes) -> None:
-        answer = self._upload(key, data, if_version=None)
-        if answer.status != 200:
+        if (answer := self._upload(key, data, if_version=None)).status != 200:
             raise error_for(answer, self._where(key))
 
     def create(self, key: str, data: bytes) -> None:
