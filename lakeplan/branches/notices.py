@@ -46,6 +46,12 @@ class Exemption:
         return f"exempt until {self.end:%Y-%m-%d %H:%M} UTC{who}{why}"
 
 
+def with_newest(some: Mapping[str, Exemption], others: Mapping[str, Exemption]) -> dict[str, Exemption]:
+    """The exemptions of two records, and the newer one of each branch that has two."""
+    newer = {n: o for n, o in others.items() if n not in some or (o.at, o.end) > (some[n].at, some[n].end)}
+    return {**some, **newer}
+
+
 @dataclass(frozen=True)
 class Notice:
     """A notice about one branch that ``channel`` accepted. ``head`` is its HEAD and ``staged`` the

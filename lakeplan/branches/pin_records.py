@@ -32,7 +32,7 @@ from lakeplan.state.store import read_repository_record, repositories_of, reposi
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.pins import Pin, is_pin_name, may_be_pin
+from lakeplan.values.pins import Pin, is_pin_name, may_be_pin, pin_name
 from lakeplan.values.plan import Horizon
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Refs
@@ -249,7 +249,9 @@ def read_stored(reader: LakeFSReader, repository: str, *, list_pins: bool = Fals
 class PinRelease:
     """Prepares the pins of one repository (``key`` is ``server/name``) for the deletion of branches. A pin of
     0 days at a commit without children and branches makes its ancestors expire. So a branch at such a commit
-    is deleted only after the pin has been given the default days (``lakeplan.branches.pins``)."""
+    is deleted only after the pin has been given the default days (``lakeplan.branches.pins``). ``surveyed``
+    are the rules that the survey read. They name pins that are not on record, as after a server was renamed
+    in the tree or the state was lost."""
 
     key: str
     reader: LakeFSReader
@@ -257,21 +259,30 @@ class PinRelease:
     state: StateWriter
     run: Run
     zone: tzinfo
+    surveyed: GcRules | None = None
 
     def before_deleting(self, branch_id: str, commit_id: str) -> None:
         """Removes the pin's rule of 0 days if only the pin will lead to the commit. Raises GateRefused if the
         branch must be kept, because otherwise something would be kept for less time."""
         record = read_pin_record(self.state, self.key)
-        if commit_id not in record.commit_ids:
+        known, name = commit_id in record.commit_ids, pin_name(commit_id)
+        if not known and (self.surveyed is None or name not in self.surveyed.branches):
             return
         stored = read_stored(self.reader, self.name)
-        ours = stored.own(record)
-        pinned = next((pin for pin in ours if pin.commit_id == commit_id), None)
-        if pinned is None or stored.raw is None or stored.entries.get(pinned.name) is None:
+        pinned = any(pin.commit_id == commit_id for pin in stored.pins)
+        if not pinned or stored.raw is None or stored.entries.get(name) is None:
             return
-        refs = without_pins(read_all_refs(self.reader, self.name, read_only=False)[0], ours)
+        ours = stored.own(record)
+        refs = read_all_refs(self.reader, self.name, read_only=False)[0]
+        refs = without_pins(refs, (*ours, Pin(commit_id)))
         if not _is_left_alone(refs, branch_id, commit_id):
             return
+        if not known:
+            raise GateRefused(
+                f"branch {branch_id} is at the commit of pin {name}, of which the state has no record",
+                where=self.key,
+                hint="Run `lakeplan pins sync --adopt`, then run the command again.",
+            )
         rules = self._safe_rules(branch_id, stored, ours, refs, commit_id)
         replace_rules(
             self,

@@ -8,14 +8,14 @@ branch's age counts anew, and no age is assumed from then on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lakeplan.branches.deletion_records import DeletionRecord
 from lakeplan.branches.ledger import Ledger, Mark, check_clock, dump_ledger, load_ledger
-from lakeplan.branches.notices import Exemption, Spared, read_exemptions, read_spared
+from lakeplan.branches.notices import Exemption, Spared, read_exemptions, read_spared, with_newest
 from lakeplan.errors import (
     FeatureMissing,
     FormatError,
@@ -122,28 +122,29 @@ def recall(
     recalled = _recall_ledger(state, readers, desired, repository, endpoint, now, runs)
     spared = read_spared(state, desired.key)
     if recalled.ledger is None:
-        spared = replace(
-            spared, exemptions={**_former_exemptions(state, desired, repository), **spared.exemptions}
-        )
+        spared = replace(spared, exemptions=_with_former(state, desired, repository, spared.exemptions))
     return replace(recalled, spared=spared)
 
 
-def _former_exemptions(
-    state: StateReader, desired: DesiredRepository, repository: Repository
-) -> dict[str, Exemption]:
-    """The exemptions of the same repository under other names of its server, as before the server was renamed
-    in the tree. A record of branches that cannot be read may be of this repository."""
-    former: dict[str, Exemption] = {}
+def _with_former(
+    state: StateReader,
+    desired: DesiredRepository,
+    repository: Repository,
+    exemptions: Mapping[str, Exemption],
+) -> Mapping[str, Exemption]:
+    """The exemptions with those of the same repository under other names of its server, as before the server
+    was renamed in the tree. The newest one of each branch counts. If there is no readable record of branches,
+    exemptions may be of this repository."""
     for key in sorted(repositories_of(state, "exemptions") - {desired.key}):
         if key.partition("/")[2] != desired.name:
             continue
         with suppress(FormatError):
             stored = read_ledger(state, key)
             same = (repository.storage_namespace, repository.creation_date)
-            if stored is None or (stored.mark.namespace, stored.ledger.repository_created) != same:
+            if stored is not None and (stored.mark.namespace, stored.ledger.repository_created) != same:
                 continue
-        former |= read_exemptions(state, key)[0]
-    return former
+        exemptions = with_newest(exemptions, read_exemptions(state, key)[0])
+    return exemptions
 
 
 def _recall_ledger(

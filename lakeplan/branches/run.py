@@ -28,7 +28,7 @@ from lakeplan.branches.deletion_records import (
 )
 from lakeplan.branches.keepers import with_other_names
 from lakeplan.branches.ledger import Mark, without
-from lakeplan.branches.notices import read_exemptions, write_exemptions
+from lakeplan.branches.notices import read_exemptions, with_newest, write_exemptions
 from lakeplan.branches.pin_records import PinRelease
 from lakeplan.branches.plan import (
     WORKERS,
@@ -263,8 +263,9 @@ class _Runner:
         """Stores the exemptions of a server that was renamed in the tree under its present name."""
         state, all_of_them = self._ports.state, recalled.spared.exemptions
         own, version = read_exemptions(state, desired.key)
-        if all_of_them.keys() - own.keys():
-            write_exemptions(state, desired.key, {**all_of_them, **own}, version, self._options.now)
+        merged = with_newest(all_of_them, own)  # somebody may have exempted a branch since
+        if merged != own:
+            write_exemptions(state, desired.key, merged, version, self._options.now)
 
     def _nothing_to_delete(self, held: _Held) -> RepositoryEnd:
         self._remember(held, deleted=())
@@ -456,7 +457,8 @@ class _Runner:
             return None
         zone = self._tree.servers[desired.server].zone
         reader = ports.readers(desired.server).refs
-        return PinRelease(desired.key, reader, connect(desired.server), ports.state, self._run, zone)
+        writer, rules = connect(desired.server), held.survey.rules
+        return PinRelease(desired.key, reader, writer, ports.state, self._run, zone, rules)
 
     def _record(self, held: _Held, going: tuple[BranchOutlook, ...]) -> DeletionRecord:
         return DeletionRecord(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -119,3 +120,29 @@ def it_keeps_an_exempted_branch_of_a_renamed_server(old, monkeypatch):
     old.grow_older(15)
     result = old.branches("run")
     assert old.live() == {"main", "feature-1"}, result.out
+
+
+def it_keeps_a_branch_that_was_exempted_before_the_first_run(lake, monkeypatch):
+    lake.policies("{id: old, patterns: [feature-*], max_age: 14d}", "{assume_created: head_commit}")
+    lake.api.branch("analytics", "feature-1", lake.api.commit("analytics", "main", 100, data=10))
+    assert lake.branches("exempt", "analytics", "feature-1", "--until", "2099-01-01").code == 0
+    rename_server(lake, monkeypatch)
+    for _ in range(2):
+        assert lake.branches("run").code == 0
+    assert lake.live() == {"main", "feature-1"}
+
+
+def it_keeps_the_newest_exemption_when_a_server_gets_its_former_name_again(old, monkeypatch):
+    files = {file: file.read_text() for file in old.tree.rglob("*.yaml")}
+    old.api.branch("analytics", "feature-1")
+    old.branches("run")
+    soon = (datetime.now(timezone.utc) + timedelta(hours=25)).isoformat(timespec="seconds")
+    old.branches("exempt", "analytics", "feature-1", "--until", soon)
+    rename_server(old, monkeypatch)
+    old.branches("run")
+    assert old.branches("exempt", "analytics", "feature-1", "--until", "2099-01-01").code == 0
+    for file, text in files.items():
+        file.write_text(text)
+    old.branches("run")
+    record = json.loads((old.tree / ".lakeplan/exemptions/prod/analytics.json").read_text())
+    assert record["branches"]["feature-1"]["end"].startswith("2099")

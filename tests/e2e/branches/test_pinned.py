@@ -67,6 +67,20 @@ def it_keeps_the_branch_when_the_rule_cannot_be_written(lake, pinned):
     assert "feature-1" in lake.live()
 
 
+def it_keeps_the_branch_at_a_pin_with_a_rule_that_the_state_has_no_record_of(lake, pinned):
+    lake.observed()
+    (
+        lake.tree / ".lakeplan/pins/prod/analytics.json"
+    ).unlink()  # lost, or under an earlier name of the server
+    (branch,) = lake.branches("run").json["repositories"][0]["branches"]
+    assert (branch["branch_id"], branch["outcome"]) == ("feature-1", "failed")
+    assert "the state has no record" in branch["message"]
+    assert "feature-1" in lake.live()
+    assert lake.lakeplan(("pins", "sync"), "--adopt").code == 0
+    assert lake.branches("run").json["summary"]["deleted"] == 1
+    assert lake.api.rules("analytics") == {"*": 7}
+
+
 @pytest.mark.parametrize("how", ["moved", "visible"])
 def it_deletes_no_branch_that_is_named_like_a_pin(lake, pinned, how):
     """Somebody committed to the pin; or a restore from a refs dump lost that it is hidden."""
