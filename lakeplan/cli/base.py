@@ -202,7 +202,8 @@ def _weaker_later(
     old: DesiredRepository, now: DesiredRepository, plan: RepositoryPlan | None, tree: Tree
 ) -> Iterator[WeakenedSetting]:
     """Changes that keep less and that the plan of a repository does not show."""
-    changed = {c.path.removeprefix(branch_path("")) for c in plan.changes} if plan is not None else set()
+    paths = [change.path for change in plan.changes] if plan is not None else []
+    changed = {path.removeprefix(branch_path("")) for path in paths if path.startswith(branch_path(""))}
     if plan is not None and (stored := plan.before) is not None and (after := plan.after) is not None:
         # A plan compares with the server, where somebody may have set fewer days.
         changed = {name for name in changed if after.days_for(name) < stored.days_for(name)}

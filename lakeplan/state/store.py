@@ -207,13 +207,14 @@ def damaged_baseline(repository: str, detail: str) -> FormatError:
 
 
 def write_baseline(state: StateWriter, repository: str, settings: Mapping[str, Sighting]) -> None:
-    """Adds these settings to the baseline, or replaces them there. Raises WriteConflict if another run wrote
-    first, and FormatError for a damaged record."""
+    """Adds these settings to the baseline, or replaces older ones there. Raises WriteConflict if another run
+    wrote first, and FormatError for a damaged record."""
     before, version = read_baseline(state, repository)
+    newer = {name: one for name, one in settings.items() if name not in before or before[name].at <= one.at}
     document = {
         "repository": repository,
         "settings": {
-            name: {**vars(one), "at": utc_text(one.at)} for name, one in {**before, **settings}.items()
+            name: {**vars(one), "at": utc_text(one.at)} for name, one in {**before, **newer}.items()
         },
     }
     state.write(repository_key("baselines", repository), json_text(document), if_version=version)

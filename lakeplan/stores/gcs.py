@@ -51,7 +51,7 @@ class GcsStore(BatchDeleter, GcsReader):
         failed: dict[str, Deletion] = {}
         for key, answer in zip(keys, answers, strict=True):
             if isinstance(answer, StorageError):
-                answer = Deletion(key, answer.message, transient=isinstance(answer, StoreBusy))
+                answer = Deletion(key, answer.message or "refused", transient=isinstance(answer, StoreBusy))
             if not answer.deleted:
                 failed[key] = answer
         return failed

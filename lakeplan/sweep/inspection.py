@@ -503,9 +503,10 @@ def recheck_request(
 
 
 def marked_on_branches(
-    site: Site, mark: Mark, parts: Sequence[Part], inspection: Inspection
+    site: Site, mark: Mark, parts: Sequence[Part], inspection: Inspection, copies: str = ""
 ) -> frozenset[str]:
-    """The addresses in these parts that reading a branch returns. Raises LakeplanError if the branches could
+    """The addresses in these parts that reading a branch returns, with ``copies`` also those of the copies in
+    this folder. Raises LakeplanError if the branches could
     not be listed, but for a mark that has only expired objects, returns none: then only some of these could
     be staged again."""
     if isinstance(inspection.on_branches, LakeplanError):
@@ -515,7 +516,8 @@ def marked_on_branches(
     if not inspection.on_branches:
         return frozenset()
     marked = (read_marked(site.store, mark.mark_id, part).column("address").to_pylist() for part in parts)
-    return frozenset(address for part in marked for address in part if address in inspection.on_branches)
+    names = (name for part in marked for key in part for name in {key, copies + key})
+    return frozenset(name for name in names if name in inspection.on_branches)
 
 
 MOST_NEEDED = 1_000_000
@@ -564,4 +566,4 @@ def needed_now(
             where=f"{site.key}: mark {mark.mark_id}",
             hint=f"Run `lakeplan sweep restore {mark.mark_id} --path PATH` for one path at a time.",
         )
-    return Needed(addresses | marked_on_branches(site, mark, wanted, inspection), inspected_at)
+    return Needed(addresses | marked_on_branches(site, mark, wanted, inspection, copies), inspected_at)

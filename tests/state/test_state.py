@@ -13,9 +13,12 @@ from lakeplan.state.store import (
     LEASE_GRACE,
     Lease,
     RunJournal,
+    Sighting,
     known_repositories,
+    read_baseline,
     record_applied,
     repository_key,
+    write_baseline,
 )
 from lakeplan.values.rules import GcRules
 
@@ -216,3 +219,12 @@ def it_never_overwrites_the_history_of_another_run(state):
     RunJournal(state, "run-1", {}).save()
     with pytest.raises(WriteConflict):
         RunJournal(state, "run-1", {}).save()
+
+
+def it_replaces_no_observation_by_an_older_one(state) -> None:
+    newer, older = (
+        Sighting(None, "h", run, at, "apply") for run, at in (("b", NOW), ("a", NOW - timedelta(1)))
+    )
+    write_baseline(state, "prod/lake", {"gc": newer})
+    write_baseline(state, "prod/lake", {"gc": older, "branch_lifecycle": older})
+    assert read_baseline(state, "prod/lake")[0] == {"gc": newer, "branch_lifecycle": older}

@@ -161,6 +161,14 @@ def it_lists_them_before_the_refs(world, repo, again) -> None:
     assert any(path.endswith("/refs/dump") for path in paths[listed:])
 
 
+def it_is_needed_where_only_a_branch_reads_its_copy(world, repo, orphan, monkeypatch) -> None:
+    world.sweep["never_committed"] = "collect"
+    mark, folder = world.mark(), "_lakeplan/quarantine/m/"
+    monkeypatch.setattr(inspection, "_on_branches", lambda _: frozenset({folder + orphan}))
+    needed = needed_now(world.site(), mark, world.ports(), now=world.now(), keep=lambda: None, copies=folder)
+    assert folder + orphan in needed.addresses
+
+
 def it_is_needed_for_a_purge_and_a_restore(world, repo, again, orphan) -> None:
     mark = world.mark()
     needed = needed_now(world.site(), mark, world.ports(), now=world.now(), keep=lambda: None)
