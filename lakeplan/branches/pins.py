@@ -31,6 +31,7 @@ from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.retention.patterns import matches
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
 from lakeplan.values.branches import LiveBranch
+from lakeplan.values.desired import DesiredRepository, GcDesired
 from lakeplan.values.pins import HOLD, Kept, Pin, has_pin_commit, may_be_pin
 from lakeplan.values.repository import Branch, Refs
 from lakeplan.values.rules import GcRules
@@ -49,6 +50,13 @@ class PinRules:
     holds: bool = False
     at_risk: bool = False
     newest: tuple[Kept, ...] = ()
+
+
+def pin_rules(desired: DesiredRepository) -> PinRules:
+    """Return the rules for pins of a repository in the tree."""
+    rules = desired.gc.branches if isinstance(desired.gc, GcDesired) else ()
+    newest = tuple(rule.kept for rule in rules if rule.kept is not None)
+    return PinRules(desired.pins.tags, desired.pins.holds, desired.pins.at_risk, newest)
 
 
 def own_pins(live: Iterable[LiveBranch], recorded: Collection[str]) -> list[Pin]:
@@ -193,11 +201,8 @@ def _requested(
             yield reason, before.union(graph.index[id] for id in held if id in graph.index)
     if rules.at_risk:
         yield "at risk", history.at_risk()
-    for kept in rules.newest:
-        for branch, head in zip(graph.branches, graph.heads, strict=True):
-            if matches(branch.id, kept.branches):
-                for reason, numbers in newest_of(graph, head, kept, history.zone):
-                    yield f"{reason} of {branch.id}", numbers
+    for branch, reason, numbers in newest_on(graph, rules.newest, history.zone):
+        yield f"{reason} of {branch}", numbers
 
 
 Period = Callable[[date], tuple[int, ...]]
@@ -206,6 +211,18 @@ _PERIODS: Mapping[str, Period] = {
     "week": lambda day: tuple(day.isocalendar()[:2]),
     "month": lambda day: (day.year, day.month),
 }
+
+
+def newest_on(
+    graph: CommitGraph, newest: Iterable[Kept], zone: tzinfo, *, without: Collection[str] = ()
+) -> Iterator[tuple[str, str, list[int]]]:
+    """The commits that ``newest`` selects on all branches but those in ``without``: the branch, the reason
+    and the numbers."""
+    for kept in newest:
+        for branch, head in zip(graph.branches, graph.heads, strict=True):
+            if branch.id not in without and matches(branch.id, kept.branches):
+                for reason, numbers in newest_of(graph, head, kept, zone):
+                    yield branch.id, reason, numbers
 
 
 def newest_of(

@@ -10,9 +10,9 @@ from lakeplan.branches.pin_records import PinRecord, StoredRules, with_rules_of
 from lakeplan.branches.pins import (
     Change,
     History,
-    PinRules,
     blocking_rules,
     losses,
+    pin_rules,
     required_pins,
     safe_change,
     with_needed_days,
@@ -24,7 +24,7 @@ from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph, metarange_masks
 from lakeplan.retention.rules import ServerWalk
 from lakeplan.simulation.requests import ImpactRequest
-from lakeplan.values.desired import DesiredRepository, GcDesired
+from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.pins import NAME_TAKEN, Pin, PinRow, PinsPlan, PinState
 from lakeplan.values.plan import Horizon
 from lakeplan.values.repository import Refs, Repository
@@ -58,13 +58,6 @@ class PinInspection:
         """The names of pins in ``graph`` that do not exist now, or (``proposed``) after the change."""
         absent = self.change.retired if proposed else self.change.new
         return frozenset(pin.name for pin in absent)
-
-
-def pin_rules(desired: DesiredRepository) -> PinRules:
-    """Return the rules for pins of a repository in the tree."""
-    rules = desired.gc.branches if isinstance(desired.gc, GcDesired) else ()
-    newest = tuple(rule.kept for rule in rules if rule.kept is not None)
-    return PinRules(desired.pins.tags, desired.pins.holds, desired.pins.at_risk, newest)
 
 
 @dataclass(frozen=True)

@@ -317,8 +317,8 @@ class S3Deleter(BatchDeleter, S3Place):
         for key, of_key in named.items():
             bad = [failures[version] for version in of_key if version in failures]
             if bad:
-                kept = bad[:1] if of_key[-1] not in failures else []
-                failed[key] = _deletion(key, bad + kept, len(of_key))
+                left = len(bad) + (of_key[-1] not in failures)  # the current one was not requested
+                failed[key] = _deletion(key, bad, left, len(of_key))
         return failed
 
     def _may_keep_versions(self) -> bool:
@@ -517,12 +517,12 @@ def _names_lock(item: dict[str, Any]) -> bool:
     return "object lock" in text or "worm" in text
 
 
-def _deletion(key: str, failures: list[Failure], versions: int) -> Deletion:
+def _deletion(key: str, failures: list[Failure], left: int, versions: int) -> Deletion:
     reason = failures[0][0]
     if reason == CHANGED:
         return Deletion(key, reason, changed=True)
     if versions > 1:
-        reason = f"{len(failures)} of {versions} versions were not deleted: {reason}"
+        reason = f"{left} of {versions} versions were not deleted: {reason}"
     return Deletion(key, reason, transient=all(transient for _, transient in failures))
 
 

@@ -12,7 +12,7 @@ from itertools import count
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.pin_records import check_pins, with_rules_of
-from lakeplan.branches.pins import newest_of
+from lakeplan.branches.pins import newest_on, pin_rules
 from lakeplan.errors import (
     GateRefused,
     LakeplanError,
@@ -25,7 +25,7 @@ from lakeplan.formats.namespace import mark_prefix, metadata_key
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.retention.graph import CommitGraph, by_date
 from lakeplan.retention.keep import KEEPS, KeepRules, held_prefixes, keep_masks, protectors
-from lakeplan.retention.patterns import expand, matches
+from lakeplan.retention.patterns import expand
 from lakeplan.review.claims import check_claims
 from lakeplan.simulation.observing import Addresses
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
@@ -320,16 +320,9 @@ def _keep_rules(
 
 def _newest(site: Site, graph: CommitGraph, pins: frozenset[str]) -> dict[str, frozenset[int]]:
     """By branch: the newest commits that the tree keeps. Their pins may not exist yet, like those of tags."""
-    gc, zone = site.desired.gc, ZoneInfo(site.server.time_zone)
-    counts = [rule.kept for rule in gc.branches if rule.kept] if isinstance(gc, GcDesired) else []
-    found = {}
-    for branch, head in zip(graph.branches, graph.heads, strict=True):
-        numbers: set[int] = set()
-        for kept in counts:
-            if branch.id not in pins and matches(branch.id, kept.branches):
-                numbers.update(*(commits for _, commits in newest_of(graph, head, kept, zone)))
-        if numbers:
-            found[branch.id] = frozenset(numbers)
+    zone, found = ZoneInfo(site.server.time_zone), dict[str, frozenset[int]]()
+    for branch, _, numbers in newest_on(graph, pin_rules(site.desired).newest, zone, without=pins):
+        found[branch] = found.get(branch, frozenset()).union(numbers)
     return found
 
 
@@ -506,9 +499,8 @@ def marked_on_branches(
     site: Site, mark: Mark, parts: Sequence[Part], inspection: Inspection, copies: str = ""
 ) -> frozenset[str]:
     """The addresses in these parts that reading a branch returns, with ``copies`` also those of the copies in
-    this folder. Raises LakeplanError if the branches could
-    not be listed, but for a mark that has only expired objects, returns none: then only some of these could
-    be staged again."""
+    this folder. Raises LakeplanError if the branches could not be listed, but for a mark that has only
+    expired objects, returns none: then only some of these could be staged again."""
     if isinstance(inspection.on_branches, LakeplanError):
         if not mark.collects:
             return frozenset()

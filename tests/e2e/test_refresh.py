@@ -127,30 +127,30 @@ def it_does_not_sweep(applied):
     assert refresh(applied, "--sweep").code == 64
 
 
-def it_leaves_to_a_review_what_would_have_the_server_keep_less(world):
-    """The early stop (retention.md): more days for ``keep-1`` end the walk of ``feature`` at their parent."""
+def refused_at_early_stop(world, *, feature, keep):
+    """The repository's name, and the refused refresh of a new branch ``keep-1``. ``feature`` and ``keep`` are
+    days."""
     name, first = world.early_stop()
-    lines = ("branch_id: feature, retention_days: 7", "pattern: 'keep-*', retention_days: 100")
+    lines = (f"branch_id: feature, retention_days: {feature}", f"pattern: 'keep-*', retention_days: {keep}")
     entry(world, *lines, default=3, name=name)
     world.override("unknown-impact")
     assert world.lakeplan("apply", world.plan_file("plan.json", "--no-simulate"), "--no-simulate").code == 0
     world.api.branch(name, "keep-1", first)
     refused = refresh(world)
     assert refused.code == 4, refused.out + refused.err
+    return name, refused
+
+
+def it_leaves_to_a_review_what_would_have_the_server_keep_less(world):
+    """The early stop (retention.md): more days for ``keep-1`` end the walk of ``feature`` at their parent."""
+    name, refused = refused_at_early_stop(world, feature=7, keep=100)
     assert "keep less data of another" in refused.err
     assert world.api.rules(name) == {"*": 3, "feature": 7}
 
 
 def it_leaves_to_a_review_what_would_have_the_server_keep_less_at_a_later_time(world):
     """The parent would be kept for 294 days by ``feature``. With ``keep-1``, the server stops after 215."""
-    name, first = world.early_stop()
-    lines = ("branch_id: feature, retention_days: 300", "pattern: 'keep-*', retention_days: 365")
-    entry(world, *lines, default=3, name=name)
-    world.override("unknown-impact")
-    assert world.lakeplan("apply", world.plan_file("plan.json", "--no-simulate"), "--no-simulate").code == 0
-    world.api.branch(name, "keep-1", first)
-    refused = refresh(world)
-    assert refused.code == 4, refused.out + refused.err
+    name, _ = refused_at_early_stop(world, feature=300, keep=365)
     assert world.api.rules(name) == {"*": 3, "feature": 300}
     shown = world.lakeplan("plan")
     assert "would expire sooner" in shown.out, shown.out

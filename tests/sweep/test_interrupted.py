@@ -276,16 +276,8 @@ def it_reports_what_a_killed_second_attempt_deleted(world: SweepWorld, repo: Lak
     world.wrap = lambda store: _refusing(store, lambda key: Deletion(key, "AccessDenied"))
     world.finish(world.run(mark))
 
-    def kill(name: str, args: tuple[object, ...]) -> None:
-        if name == "create" and "/results/" in str(args[0]):
-            raise Killed(name)
-
-    def wrap(store: SweepStore) -> FaultyStore:
-        faulty = FaultyStore(store)
-        faulty.before = kill
-        return faulty
-
-    world.wrap = wrap
+    kill = raising(Killed("create"), on="create", key="/results/")
+    world.wrap = lambda store: FaultyStore(store, before=kill)
     with suppress(Killed):
         world.run(mark)
     assert set(world.going(mark)) & repo.stored() == set()

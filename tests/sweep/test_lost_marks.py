@@ -44,16 +44,8 @@ def killed(world: SweepWorld, repo: LakeRepository) -> Mark:
     mark = world.mark()
     world.approve(mark)
 
-    def after(name: str, args: tuple[object, ...]) -> None:
-        if name == "delete":
-            raise Killed(name)
-
-    def wrap(store: SweepStore) -> FaultyStore:
-        faulty = FaultyStore(store)
-        faulty.after = after
-        return faulty
-
-    world.wrap = wrap
+    kill = raising(Killed("delete"), on="delete")
+    world.wrap = lambda store: FaultyStore(store, after=kill)
     with suppress(Killed):
         world.run(mark)
     world.wrap = lambda store: store

@@ -73,15 +73,23 @@ class TimedStore:
 Fault = Callable[[str, tuple[Any, ...]], None]
 
 
+def _nothing(name: str, args: tuple[Any, ...]) -> None:
+    return
+
+
 class FaultyStore:
     """A store in front of another. ``before`` and ``after`` are told of every call (its name, its arguments)
     and may raise; ``answers`` may change what a deletion answers, and which keys it reaches."""
 
-    def __init__(self, store: SweepStore) -> None:
+    def __init__(
+        self,
+        store: SweepStore,
+        before: Fault = lambda name, args: None,
+        after: Fault = lambda name, args: None,
+    ) -> None:
         self.store = store
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
-        self.before: Fault = _nothing
-        self.after: Fault = _nothing
+        self.before, self.after = before, after
         self.refuses: Callable[[str], Deletion | None] = lambda key: None
         self._lock = threading.Lock()
 
@@ -120,10 +128,6 @@ class FaultyStore:
         return [args for called, args in self.calls if called == name]
 
 
-def _nothing(name: str, args: tuple[Any, ...]) -> None:
-    return
-
-
 def killing_at(number: int) -> Fault:
     """Raises ``Killed`` at the call of that number (from 1), and at every later one: the process is gone."""
     seen = 0
@@ -137,7 +141,7 @@ def killing_at(number: int) -> Fault:
     return fault
 
 
-def raising(error: Exception, *, on: str, key: str = "", times: int | None = None) -> Fault:
+def raising(error: BaseException, *, on: str, key: str = "", times: int | None = None) -> Fault:
     """Raises an error at calls of that name whose first argument contains ``key``."""
     left = times
 
