@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 
 from lakeplan.retention.graph import CommitGraph, all_kept
 from lakeplan.retention.keep import active_holds, commits_named, reachable
@@ -216,46 +216,55 @@ _PERIODS: Mapping[str, Period] = {
 def newest_on(
     graph: CommitGraph, newest: Iterable[Kept], zone: tzinfo, *, without: Collection[str] = ()
 ) -> Iterator[tuple[str, str, list[int]]]:
-    """The commits that ``newest`` selects on all branches but those in ``without``: the branch, the reason
-    and the numbers."""
+    """The commits that ``newest`` selects on the main lines of all branches but those in ``without``: the
+    branch, the reason and the numbers."""
+
+    @cache  # most branches share most of their main lines
+    def date_of(commit: int) -> date | None:
+        try:
+            return (_EPOCH + timedelta(microseconds=graph.creation_us[commit])).astimezone(zone).date()
+        except OverflowError:
+            return None
+
     for kept in newest:
         for branch, head in zip(graph.branches, graph.heads, strict=True):
             if branch.id not in without and matches(branch.id, kept.branches):
-                for reason, numbers in newest_of(graph, head, kept, zone):
+                for reason, numbers in _newest_of(graph, head, kept, date_of):
                     yield branch.id, reason, numbers
 
 
-def newest_of(
-    graph: CommitGraph, head: int, kept: Kept, zone: tzinfo = timezone.utc
+def _newest_of(
+    graph: CommitGraph, head: int, kept: Kept, date_of: Callable[[int], date | None]
 ) -> Iterator[tuple[str, list[int]]]:
-    """The commits that ``kept`` selects on the main line of ``head``, by reason."""
     counts = {"day": kept.daily, "week": kept.weekly, "month": kept.monthly}
     if kept.commits:
         commits = [commit for commit, _ in zip(_line(graph, head), range(kept.commits), strict=False)]
         yield f"last {kept.commits} commit{'s' if kept.commits != 1 else ''}", commits
     for name, count in counts.items():
         if count:
-            yield f"{name}s ({count})", _newest_by(graph, head, _PERIODS[name], count, zone)
+            yield f"{name}s ({count})", _newest_by(graph, head, _PERIODS[name], count, date_of)
 
 
-def _newest_by(graph: CommitGraph, head: int, period: Period, count: int, zone: tzinfo) -> list[int]:
+def _newest_by(
+    graph: CommitGraph, head: int, period: Period, count: int, date_of: Callable[[int], date | None]
+) -> list[int]:
     """The newest commit of each of the last ``count`` periods that have one, newest first; of equal dates the
     one nearer the HEAD. A commit may have an older date than its ancestors. One with a date outside the
     calendar is in no period."""
     newest: dict[tuple[int, ...], int] = {}
-    us = graph.creation_us
+    us, first = graph.creation_us, None
     for commit in _line(graph, head):
-        if len(newest) == count and graph.newest_ancestor_us[commit] <= us[newest[min(newest)]]:
+        if first is not None and graph.newest_ancestor_us[commit] <= us[newest[first]]:
             break
-        try:
-            made = (_EPOCH + timedelta(microseconds=us[commit])).astimezone(zone)
-        except OverflowError:
+        if (made := date_of(commit)) is None:
             continue
-        at = period(made.date())
+        at = period(made)
         if at not in newest or us[commit] > us[newest[at]]:
             newest[at] = commit
-        if len(newest) > count:
-            del newest[min(newest)]
+            if len(newest) > count:
+                del newest[min(newest)]
+            if len(newest) == count:
+                first = min(newest)
     return [newest[at] for at in sorted(newest, reverse=True)]
 
 

@@ -20,7 +20,7 @@ from lakeplan.branches.pins import (
     blocking_rules,
     losses,
     missing_entries,
-    newest_of,
+    newest_on,
     own_pins,
     required_pins,
     safe_change,
@@ -213,7 +213,7 @@ def test_the_newest_commits_of_a_branch_are_counted_as_restic_counts_snapshots()
     def asked(**counts: int) -> dict[str, str]:
         return {
             reason: "".join(graph.ids[n] for n in numbers)
-            for reason, numbers in newest_of(graph, graph.index["g"], Kept("main", **counts))
+            for _, reason, numbers in newest_on(graph, [Kept("main", **counts)], timezone.utc)
         }
 
     assert asked(commits=3) == {"last 3 commits": "gfe"}
@@ -336,7 +336,7 @@ def test_a_commit_with_an_older_date_than_its_ancestors_does_not_replace_a_newer
         main -> e 40 d
     """)
     graph = CommitGraph.from_refs(refs)
-    ((_, numbers),) = newest_of(graph, graph.index["e"], Kept("main", daily=3))
+    ((_, _, numbers),) = newest_on(graph, [Kept("main", daily=3)], timezone.utc)
     assert [graph.ids[n] for n in numbers] == ["d", "b", "a"]
 
 
@@ -405,5 +405,5 @@ def test_a_commit_whose_date_no_calendar_has_is_in_no_period() -> None:
     """)
     commits = (replace(c, creation_us=2**62) if c.id == "b" else c for c in refs.commits)
     graph = CommitGraph.from_refs(replace(refs, commits=tuple(commits)))
-    ((_, numbers),) = newest_of(graph, graph.index["c"], Kept("main", monthly=5))
+    ((_, _, numbers),) = newest_on(graph, [Kept("main", monthly=5)], timezone.utc)
     assert [graph.ids[n] for n in numbers] == ["c", "a"]
