@@ -336,13 +336,11 @@ def _replayed(
         is_same = run.plan_digest == plan_digest
         for key in sorted(left.keys() & {s.repository for s in run.steps if is_same or s.replaced_any}):
             if not is_same:
-                later.setdefault(key, run.run_id)
-            elif other := later.get(key) or _agreed_since(key, left[key], run.started_at, state):
+                later.setdefault(key, f"run {run.run_id} has applied another plan")
+            elif why := later.get(key) or _agreed_since(key, left[key], run.started_at, state):
                 del left[key]
-                problems.append(
-                    f"{key}: run {run.run_id} applied this plan or tried to, but run {other} has applied"
-                    " another plan since then"
-                )
+                tried = f"run {run.run_id} applied this plan or tried to"
+                problems.append(f"{key}: {tried}, but since then, {why}")
     return problems
 
 
@@ -357,9 +355,10 @@ def _is_applied_since(key: str, config_hash: str, moment: datetime, state: State
 
 
 def _agreed_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> str:
-    """The run that later found another configuration on the server and had nothing to write, or ""."""
-    sightings = read_baseline(state, key)[0].values()
-    return next((s.run_id for s in sightings if s.at > moment and s.config_hash != config_hash), "")
+    """Which run later had nothing to write, because the server matched another tree, or ""."""
+    seen = read_baseline(state, key)[0].values()
+    run = next((s.run_id for s in seen if s.at > moment and s.config_hash != config_hash), "")
+    return run and f"run {run} has found that the server matches another version of the tree"
 
 
 def _stale_plan(reasons: list[str], more: str = "") -> StalePlan:
