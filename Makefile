@@ -30,8 +30,10 @@ java:
 demo: setup java  ## plan and apply on the embedded sandbox, end to end
 	@$(BIN)/lakeplan demo --spark
 
+# `make test MARKS=` runs all tests at once: what both targets do together, in less time.
+MARKS ?= not extended
 test: setup java  ## every behaviour once
-	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not extended"
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "$(MARKS)"
 
 test-extended: setup java  ## the rest: the same on every other store, runner and host, all examples of random tests, and long campaigns
 	$(BIN)/python -m pytest $(PYTEST_ARGS) -m extended
@@ -46,7 +48,8 @@ QUICK := tests/values tests/retention tests/review tests/tree tests/formats test
 quick: lint  ## lint, and the tests of pure rules without random ones: under a minute
 	$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "not (spark or golden or hypothesis or slow)" $(QUICK)
 
-check: lint test test-extended  ## everything a contributor needs; warnings are errors in all tests
+check: MARKS :=
+check: lint test  ## everything a contributor needs; warnings are errors in all tests
 
 # Such as BENCH_ARGS="--objects 10M --commits 300 --rewrite 1% --no-baseline --repeat 1"
 BENCH_ARGS ?= --objects 2M
