@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -25,7 +25,7 @@ from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.sweep.ports import Site
 from lakeplan.values import records
-from lakeplan.values.objects import batches
+from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.records import json_line
 from lakeplan.values.repository import Refs
 from lakeplan.values.sweep import HeldCommit, Hold, Versions
@@ -49,6 +49,9 @@ class _Record:
 
     commits: dict[str, HeldCommit] = field(default_factory=dict)
     released_at: datetime | None = None
+    files: dict[str, StoredObject] = field(default_factory=dict)
+    """The files of the commits as they were listed, by key. A file that another machine has written since
+    then, because the hold is back in its tree, is not removed."""
 
 
 def keep_held(site: Site, refs: Refs, now: datetime) -> tuple[HeldCommit, ...]:
@@ -63,9 +66,9 @@ def keep_held(site: Site, refs: Refs, now: datetime) -> tuple[HeldCommit, ...]:
         _record(site, hold, recorded.setdefault(name, _Record()), refs, now)
     for name, record in list(recorded.items()):
         if name not in active and _is_over(site, name, record, now):
-            # First, and on its own: if it stayed, the next hold of this name would end immediately.
+            _drop(site, name, map(_file, record.commits), record.files)
+            # Last: a machine with a newer tree that finds it writes the commits again.
             _drop(site, name, [RELEASED_FILE])
-            _drop(site, name, map(_file, record.commits))
             del recorded[name]
     return tuple(commit for record in recorded.values() for commit in record.commits.values())
 
@@ -104,7 +107,7 @@ def _is_over(site: Site, name: HoldName, record: _Record, now: datetime) -> bool
 
 def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) -> None:
     folder = _folder((hold.kind, hold.name))
-    if record.released_at is not None:
+    if is_back := record.released_at is not None:
         _drop(site, (hold.kind, hold.name), [RELEASED_FILE])
     named, replaced = commits_named(hold, refs), False
     if hold.kind == "prefix" and not any(record.commits):
@@ -114,8 +117,8 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
             named = {""}
         else:
             replaced = record.commits.pop("", None) is not None
-    for id in named | {id for id, known in record.commits.items() if known.until != hold.until}:
-        if id in record.commits and record.commits[id].until == hold.until:
+    for id in named | record.commits.keys():
+        if not is_back and id in record.commits and record.commits[id].until == hold.until:
             continue
         record.commits[id] = HeldCommit(hold.kind, hold.name, id, hold.until)
         content = {
@@ -205,6 +208,7 @@ def _read(site: Site, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
                 f"{_WHAT} is damaged: its path does not match its content", where=where, hint=_HINT
             )
         record.commits[held.commit_id] = held
+        record.files[stored.key] = stored
         names[folder] = (held.kind, held.name)
     return {names[folder]: record for folder, record in by_folder.items() if folder in names}
 
@@ -218,16 +222,20 @@ def _file(commit_id: str) -> str:
     return f"{commit_id or NO_COMMIT}.json"
 
 
-def _drop(site: Site, name: HoldName, files: Iterable[str]) -> None:
-    """Raises StorageError for a file that the store does not delete."""
+def _drop(
+    site: Site, name: HoldName, files: Iterable[str], expected: Mapping[str, StoredObject] | None = None
+) -> None:
+    """Raises StorageError for a file that the store does not delete, such as one that is not as expected."""
     for keys in batches([_folder(name) + file for file in files], site.store.batch_size):
-        for answer in site.store.delete(keys, versions=Versions.MARKER):
+        for answer in site.store.delete(keys, versions=Versions.MARKER, expected=expected):
             if not answer.deleted:
                 raise StorageError(
                     f"the record of held commits cannot be deleted: {answer.reason}",
                     where=f"{site.store.url}/{answer.key}",
                     hint=(
-                        "Check that the credentials may delete objects below _lakeplan/, then run the"
+                        "Run the command again."
+                        if answer.changed
+                        else "Check that the credentials may delete objects below _lakeplan/, then run the"
                         " command again."
                     ),
                 )

@@ -36,7 +36,8 @@ class OneByOne(FaultyStore):
 
     def delete(self, keys: Any, **more: Any) -> Any:
         assert len(keys) <= 2
-        assert more == {"versions": Versions.MARKER}
+        assert more.keys() == {"versions", "expected"}
+        assert more["versions"] is Versions.MARKER
         return super().delete(keys, **more)
 
 
@@ -290,27 +291,50 @@ def it_ends_a_hold_of_the_tree_with_its_last_day(case: Case) -> None:
 
 
 class DescribeAnInterruptedRemoval:
-    def it_removes_the_release_first(self, case: Case) -> None:
-        """Else a hold that is back in the tree would end by an old release."""
+    def it_removes_the_release_last(self, case: Case) -> None:
+        """Else a machine where the hold is back in the tree would not know that its commits are removed."""
         case.tags = {"v1": "c1", "v2": "c2", "v3": "c3"}
         tags = Hold("tag", "v*")
         case.keep(tags)
         case.keep()
         case.keep(at=NOW + DAY)
-        first, *others = (keys for (keys,) in case.store.called("delete"))
-        assert first == (f"{folder('tag', 'v*')}released.json",)
+        *others, last = (keys for (keys,) in case.store.called("delete"))
+        assert last == (f"{folder('tag', 'v*')}released.json",)
         assert [*map(len, others)] == [2, 1]
+
+    @pytest.mark.parametrize("moment", [0, 1])
+    def it_keeps_what_another_machine_records_meanwhile(self, case: Case, moment: int) -> None:
+        """An old tree has no hold any more. In a newer one it is back, whose branch is then deleted."""
+        kept = case.keep(BRANCH)
+        case.keep()
+        other = Case(case.path)
+        before, after = case.store.before, case.store.after
+
+        def put_back(name: str, args: tuple[Any, ...]) -> None:
+            if name == "delete":
+                case.store.before, case.store.after = before, after
+                assert other.keep(BRANCH, at=NOW + DAY) == kept
+
+        if moment:
+            case.store.after = put_back
+            case.keep(at=NOW + DAY)
+        else:
+            case.store.before = put_back
+            with pytest.raises(StorageError, match="changed"):
+                case.keep(at=NOW + DAY)
+        other.branches = {}
+        assert other.keep(BRANCH, at=NOW + DAY) == kept
 
     def it_says_that_the_store_refused(self, case: Case) -> None:
         case.keep(BRANCH)
         case.keep()
         released = f"{ON_BRANCH}released.json"
         case.store.refuses = lambda key: Deletion(key, "AccessDenied") if key == released else None
-        for holds in ([BRANCH], []):
+        for holds, left in ([BRANCH], {f"{ON_BRANCH}c3.json"}), ([], set()), ([BRANCH], set()):
             with pytest.raises(StorageError, match="AccessDenied") as caught:
                 case.keep(*holds, at=NOW + DAY)
             assert caught.value.where == f"{case.store.url}/{released}"
-            assert case.there() == {f"{ON_BRANCH}c3.json", released}
+            assert case.there() == {*left, released}
 
     def it_ignores_a_release_of_nothing(self, case: Case) -> None:
         put_object(case.path, f"{ON_BRANCH}released.json", b'{"at": "2026-03-01T12:00:00+00:00"}')
