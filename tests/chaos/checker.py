@@ -283,6 +283,9 @@ class Checker(Watcher):
 
     def after_server(self, process: Process, request: Request) -> None:
         """No write of lakeplan's makes a collection keep less by its pins."""
+        if request.method == "POST" and request.path == BRANCHES:
+            made = json.loads(request.body)["name"]
+            process.doing.setdefault("made", {})[made] = self.world.truth.heads(REPOSITORY).get(made)
         self.pins.after_server(process, request)
         if self.pins.problems:
             raise self.violation(self.pins.problems[0])
@@ -487,13 +490,14 @@ class Checker(Watcher):
                         f"branches run deleted {name} at {heads[name]}, and says {told[name]}"
                     )
 
-    def check_undo(self, report: Any) -> None:
-        branches = self.world.truth.history(REPOSITORY).branches
+    def check_undo(self, report: Any, process: Process) -> None:
+        """A restored branch was created at its HEAD. Others may have committed to it since."""
+        made = process.doing.get("made", {})
         for repository in report.repositories:
             for one in repository.branches:
-                if one.outcome.value == "restored" and branches.get(one.branch_id) != one.deletion.head:
+                if one.outcome.value == "restored" and made.get(one.branch_id) != one.deletion.head:
                     raise self.violation(
-                        f"undo says that {one.branch_id} is at {one.deletion.head}, and it is not"
+                        f"undo says that it created {one.branch_id} at {one.deletion.head}, and it did not"
                     )
 
     def check_apply(self, report: Any, process: Process) -> None:

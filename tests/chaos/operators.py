@@ -160,11 +160,11 @@ class Operator:
 
     def undo(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
         world = self.world
-        with world.running(interruption, skew_hours=skew_hours):
+        with world.running(interruption, skew_hours=skew_hours) as process:
             report = undo_branches(
                 world.tree(), UndoOptions(Selection()), world.branches_ports(), world.run_of()
             )
-        self.checker.check_undo(report)
+        self.checker.check_undo(report, process)
         return report
 
     def apply(self, interruption: Interruption | None = None, *, skew_hours: float = 0) -> Any:
