@@ -149,6 +149,11 @@ def repositories_on_record(state: StateReader, server: str) -> list[str]:
     return sorted({unquote(key[len(folder) :].partition("/")[0]) for key in state.list_keys(folder)})
 
 
+def servers_on_record(state: StateReader) -> set[str]:
+    """The names of the servers with records of deletions."""
+    return {unquote(key.split("/")[1]) for key in state.list_keys("deletions/")}
+
+
 def list_runs(state: StateReader, repository: str) -> list[str]:
     """The ids of the runs with a record of a repository, oldest first."""
     folder = _folder(repository)

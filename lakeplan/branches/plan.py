@@ -17,6 +17,7 @@ from lakeplan.review import gates
 from lakeplan.review.selection import Selection, failure_of, lost_globs
 from lakeplan.simulation.requests import ImpactRequest, Simulator, simulate
 from lakeplan.state.clocks import clock_warning
+from lakeplan.state.store import ListedOnce
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import SETTLED, BranchOutlook
@@ -273,10 +274,11 @@ def _has_policies(desired: DesiredRepository) -> bool:
 def plan_branches(tree: DesiredTree, options: BranchesOptions, ports: BranchesPorts) -> BranchPolicyPlan:
     """Inspects every selected repository, judges every branch, and simulates what follows. Writes nothing."""
     wanted, broken, others = select(tree, options, ports.readers)
+    state = ListedOnce(ports.state)
 
     def inspected(desired: DesiredRepository) -> Inspection | RepositoryOutlook:
         try:
-            surveyed, warnings = inspect(tree, desired, ports.readers, ports.state, options)
+            surveyed, warnings = inspect(tree, desired, ports.readers, state, options)
         except LakeplanError as error:
             return RepositoryOutlook(desired, failure=failure_of(error))
         refs, zone = ports.readers(desired.server).refs, tree.servers[desired.server].zone

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from urllib.parse import unquote
 
 from lakeplan.branches.deletion_records import DeletionRecord
 from lakeplan.branches.ledger import Ledger, Mark, check_clock, dump_ledger, load_ledger
@@ -27,7 +28,7 @@ from lakeplan.errors import (
 from lakeplan.lakefs.protocols import BranchReader, BranchWriter, LakeFSReader
 from lakeplan.review.claims import check_claims
 from lakeplan.review.run import Run, read_back
-from lakeplan.state.store import repositories_of, repository_key
+from lakeplan.state.store import repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.repository import Repository
@@ -135,15 +136,22 @@ def _with_former(
     """The exemptions with those of the same repository under other names of its server, as before the server
     was renamed in the tree. The newest one of each branch counts. If there is no readable record of branches,
     exemptions may be of this repository."""
-    for key in sorted(repositories_of(state, "exemptions") - {desired.key}):
-        if key.partition("/")[2] != desired.name:
+    own = repository_key("exemptions", desired.key)
+    for record in state.list_keys("exemptions/"):
+        if record == own or not record.endswith(own[own.rindex("/") :]):
             continue
+        server = unquote(record.split("/")[1])
+        key = f"{server}/{desired.name}"
         with suppress(FormatError):
             stored = read_ledger(state, key)
             same = (repository.storage_namespace, repository.creation_date)
             if stored is not None and (stored.mark.namespace, stored.ledger.repository_created) != same:
                 continue
-        exemptions = with_newest(exemptions, read_exemptions(state, key)[0])
+        try:
+            exemptions = with_newest(exemptions, read_exemptions(state, key)[0])
+        except FormatError as error:
+            hint = f"{server} may be a former name of the server {desired.server}. {error.hint}"
+            raise error.replaced(hint=hint) from None
     return exemptions
 
 

@@ -48,7 +48,7 @@ from lakeplan.review.claims import ClaimServer, claim
 from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.review.selection import failure_of
 from lakeplan.state.clocks import Clocks, server_clock
-from lakeplan.state.store import LEASE_SECONDS, Lease
+from lakeplan.state.store import LEASE_SECONDS, Lease, ListedOnce
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import BranchOutlook
@@ -206,6 +206,7 @@ class _Runner:
 
     def __post_init__(self) -> None:
         self._journal = open_journal(self._ports.state, self._run, "branches run")
+        self._listed = ListedOnce(self._ports.state)
 
     # ---- inspecting
     def inspect(self, desired: DesiredRepository) -> _Held | RepositoryEnd:
@@ -237,7 +238,7 @@ class _Runner:
         old, finished = last_runs(self._ports.state, desired.key)
         server = self._tree.servers[desired.server]
         recalled = recall(
-            self._ports.state,
+            self._listed,
             readers,
             desired,
             server.endpoint_url,

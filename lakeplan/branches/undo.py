@@ -17,6 +17,7 @@ from lakeplan.branches.deletion_records import (
     list_runs,
     read_deletions,
     repositories_on_record,
+    servers_on_record,
 )
 from lakeplan.branches.run import SAVE_EVERY, RunPorts
 from lakeplan.errors import LakeplanError, UsageError, WriteUncertain, may_have_acted, may_still_act
@@ -104,10 +105,15 @@ def undo_branches(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run:
                 damaged.append(RepositoryRestored(desired.key, failure=failure_of(error)))
     if not restorable and not damaged:
         what = f"run {options.run_id}" if options.run_id else "any run"
+        hint = "Also check that state.url in the tree points to the state of the run that deleted the branch."
+        if other := servers_on_record(ports.state) - set(tree.servers):
+            hint = (
+                f"The state has such records of servers that are not in the tree: {', '.join(sorted(other))}."
+            )
+            hint += " If a server was renamed, change its name in the tree back while you restore branches."
         raise UsageError(
             f"no record of {what} lists a deleted branch that can be restored",
-            hint="Check --target, --run and --branch. Also check that state.url in the tree points to the"
-            " state of the run that deleted the branch.",
+            hint=f"Check --target, --run and --branch. {hint}",
         )
     journal = open_journal(ports.state, run, "branches undo")
     done = [_undo(d, r, options, ports, run, journal) for d, r in restorable]

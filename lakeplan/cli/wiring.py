@@ -33,6 +33,7 @@ from lakeplan.plan.branches import BranchPorts
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import Simulator
 from lakeplan.simulation.runners import Runners
+from lakeplan.state.store import ListedOnce
 from lakeplan.stores.open import open_state
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.tree.tree import Tree, load_tree
@@ -101,7 +102,7 @@ class Session:
 
     def branch_ports(self) -> BranchPorts:
         """The ports with which a plan lists branches."""
-        return BranchPorts(self.branch_readers, self.state())
+        return BranchPorts(self.branch_readers, ListedOnce(self.state()))
 
     def rules_writer(self, server: str) -> writers.LakeFSRulesWriter:
         return writers.LakeFSRulesWriter.connect(*self._access(server))

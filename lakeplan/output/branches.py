@@ -290,7 +290,8 @@ def _not_ours(page: Page, document: documents.PlanDocument | documents.RunDocume
 
 
 def _failure(page: Page, failure: FailureRow) -> None:
-    text = page.join(Cell("failed: ", "bold red"), failure["message"])
+    record = f"{failure['where']}: " if ".json" in failure["where"] else ""
+    text = page.join(Cell("failed: ", "bold red"), record + failure["message"])
     page.failure(text, hint=failure["hint"], indent=2)
 
 

@@ -91,6 +91,20 @@ def repositories_of(state: StateReader, kind: str) -> frozenset[str]:
     return frozenset(names)
 
 
+class ListedOnce:
+    """A state whose keys are listed only once, for commands that look for records in each repository."""
+
+    def __init__(self, state: StateReader) -> None:
+        self._state = state
+        self._listed: dict[str, list[str]] = {}
+        self.read = state.read
+
+    def list_keys(self, prefix: str = "") -> list[str]:
+        if prefix not in self._listed:
+            self._listed[prefix] = self._state.list_keys(prefix)
+        return self._listed[prefix]
+
+
 def record_applied(
     state: StateWriter, repository: str, rules: GcRules | None, *, config_hash: str, run_id: str, at: datetime
 ) -> None:

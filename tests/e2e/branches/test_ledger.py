@@ -8,6 +8,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from lakeplan.stores.folder import FolderState
+
 DAY = 86400
 
 
@@ -120,6 +122,44 @@ def it_keeps_an_exempted_branch_of_a_renamed_server(old, monkeypatch):
     old.grow_older(15)
     result = old.branches("run")
     assert old.live() == {"main", "feature-1"}, result.out
+
+
+def it_names_a_damaged_exemption_record_that_may_be_of_a_former_name(old, monkeypatch):
+    old.api.branch("analytics", "feature-1")
+    old.branches("exempt", "analytics", "feature-1", "--until", "2099-01-01")
+    rename_server(old, monkeypatch)
+    record = old.tree / ".lakeplan/exemptions/prod/analytics.json"
+    record.write_text("{}")
+    shown = " ".join(old.lakeplan("branches", "run").out.split())
+    assert "failed: exemptions/prod/analytics.json: the record of exempted branches is damaged" in shown
+    assert "prod may be a former name of the server main-server. Restore the record from a backup" in shown
+
+
+def it_lists_exemptions_once_for_all_repositories(lake, monkeypatch):
+    text = (lake.tree / "repositories" / "analytics.yaml").read_text()
+    for name in ("second", "third"):
+        lake.api.repository(name)
+        lake.write(f"repositories/{name}.yaml", text.replace("  analytics:", f"  {name}:"))
+    listed: list[str] = []
+    listing = FolderState.list_keys
+    monkeypatch.setattr(
+        FolderState, "list_keys", lambda self, prefix="": listed.append(prefix) or listing(self, prefix)
+    )
+    for command in ("plan", "run"):
+        monkeypatch.setattr(f"lakeplan.branches.{command}.WORKERS", 1)
+        assert lake.branches(command).code in (0, 2)
+        assert listed.count("exemptions/") == 1
+        listed.clear()
+
+
+def it_tells_undo_of_a_renamed_server_where_the_records_are(lake, monkeypatch):
+    lake.observed("feature-1")
+    lake.branches("run")
+    assert lake.live() == {"main"}
+    rename_server(lake, monkeypatch)
+    refused = lake.branches("undo")
+    assert refused.code == 64
+    assert "servers that are not in the tree: prod." in " ".join(refused.err.split())
 
 
 def it_keeps_a_branch_that_was_exempted_before_the_first_run(lake, monkeypatch):
