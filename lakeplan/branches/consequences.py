@@ -8,7 +8,8 @@ The rules stay the same, but the graph changes. There are four moments: now, in 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 
@@ -269,12 +270,25 @@ def _stale_masks(
     ]
 
 
-def safe_until(head_created_us: int, rules: GcRules | None, zone: tzinfo) -> datetime | None:
-    """The moment until which a deleted branch's HEAD is kept under the default days. None without rules, or
-    if the days exceed the calendar, because nothing is collected then."""
-    if rules is None:
-        return None
-    try:
-        return _EPOCH + timedelta(microseconds=expiry_us(head_created_us, rules.default_retention_days, zone))
-    except OverflowError:
-        return None
+def safe_until(
+    graph: CommitGraph, deleted: Collection[str], rules: GcRules | None, zone: tzinfo
+) -> dict[str, datetime]:
+    """By branch of ``deleted``: until when the server keeps its HEAD once all of them are deleted. If another
+    branch has the same HEAD, this is the earliest moment after that branch is moved or deleted too. Without
+    branches whose moment exceeds the calendar, and empty without rules, because then nothing is collected."""
+    if rules is None or not deleted:
+        return {}
+    left = graph.without_branches(deleted)
+    kept_until, days = ServerWalk(left, rules).kept_until_us(zone), dict[int, int]()
+    default = rules.default_retention_days
+    for branch, head in zip(left.branches, left.heads, strict=True):
+        own = default if has_pin_commit(branch.id, branch.commit_id) else rules.days_for(branch.id)
+        days[head] = min(days.get(head, default), own)
+    ends: dict[str, datetime] = {}
+    for branch, head in zip(graph.branches, graph.heads, strict=True):
+        if branch.id in deleted:
+            created, until = graph.creation_us[head], kept_until[head]
+            until = max(created, expiry_us(created, days[head], zone) if head in days else until)
+            with suppress(OverflowError):
+                ends[branch.id] = _EPOCH + timedelta(microseconds=until)
+    return ends

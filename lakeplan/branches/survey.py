@@ -174,10 +174,8 @@ class _Surveyor:
         rules = None
         if self._whole or any(o.verdict.deletes for o in outlooks.values()):
             rules = self._readers.refs.get_gc_rules(self._desired.name)
-        outlooks = {
-            n: _safe(replace(o, tags=self._tags.get(n, ())), self._graph, rules, self._when.zone)
-            for n, o in outlooks.items()
-        }
+        outlooks = {n: replace(o, tags=self._tags.get(n, ())) for n, o in outlooks.items()}
+        outlooks = _with_safety(outlooks, self._graph, rules, self._when.zone)
         return Survey(
             self._desired,
             self._repository,
@@ -324,18 +322,17 @@ def _exempted(outlook: BranchOutlook, exemption: Exemption) -> BranchOutlook:
 
 def under(inspected: Survey, rules: GcRules | None, zone: ZoneInfo) -> Survey:
     """The survey as if the server stored ``rules``."""
-    outlooks = {n: _safe(o, inspected.graph, rules, zone) for n, o in inspected.outlooks.items()}
+    outlooks = _with_safety(inspected.outlooks, inspected.graph, rules, zone)
     return replace(inspected, outlooks=outlooks, rules=rules)
 
 
-def _safe(
-    outlook: BranchOutlook, graph: CommitGraph | None, rules: GcRules | None, zone: ZoneInfo
-) -> BranchOutlook:
-    """The outlook with the moment until which its HEAD is kept after the deletion."""
-    head = graph.index.get(outlook.facts.commit_id) if graph is not None and outlook.verdict.deletes else None
-    if graph is None or head is None:
-        return replace(outlook, safe_until=None)
-    return replace(outlook, safe_until=safe_until(graph.creation_us[head], rules, zone))
+def _with_safety(
+    outlooks: Mapping[str, BranchOutlook], graph: CommitGraph | None, rules: GcRules | None, zone: ZoneInfo
+) -> dict[str, BranchOutlook]:
+    """The outlooks with the moments until which HEADs are kept after the deletions."""
+    going = {name for name, outlook in outlooks.items() if outlook.verdict.deletes}
+    ends = safe_until(graph, going, rules, zone) if graph is not None else {}
+    return {name: replace(outlook, safe_until=ends.get(name)) for name, outlook in outlooks.items()}
 
 
 def pulls_by_source(reader: BranchReader, repository: str) -> dict[str, tuple[PullRequest, ...]]:

@@ -149,8 +149,8 @@ class MomentTotal:
 @dataclass(frozen=True)
 class BranchOutlook:
     """A branch in a branch plan. ``staged`` is None if it was not read, because the branch is kept anyway.
-    ``safe_until`` is how long its HEAD is kept after the deletion, under the default days, or None without
-    rules (nothing is collected) or if the branch is kept. ``only_here`` is None if it is not stale, or not
+    ``safe_until`` is how long its HEAD is kept after all planned deletions, or None without rules (nothing is
+    collected) or if the branch is kept. ``only_here`` is None if it is not stale, or not
     read."""
 
     facts: BranchFacts

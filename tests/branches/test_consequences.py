@@ -238,19 +238,41 @@ def it_puts_every_tag_that_may_lose_data_beside_a_branch(data):
 
 
 class DescribeSafety:
+    @staticmethod
+    def after(age: float, days: int) -> datetime:
+        return NOW + timedelta(days=days - age)
+
+    @staticmethod
+    def until(rules: GcRules, heads: dict[str, str], *deleted: str) -> datetime:
+        ends = safe_until(graph(HISTORY, heads), deleted, rules, UTC)
+        return ends[deleted[0]] + timedelta(microseconds=1)
+
     def it_is_safe_for_the_default_days_after_its_head(self):
-        until = safe_until(us(0), GcRules(21), UTC)
-        assert until is not None
-        assert abs(until - (NOW + timedelta(days=21))) < timedelta(seconds=2)
+        assert self.until(GcRules(21, {"feature": 90}), BRANCHES, "feature") == self.after(10, 21)
+
+    def it_is_safe_only_for_the_days_of_the_branch_that_contains_its_head(self):
+        rules = GcRules(21, {"main": 3})
+        assert self.until(rules, {"main": "b", "old": "a"}, "old") == self.after(1, 3)
+
+    def it_is_safe_for_the_default_days_if_that_branch_is_deleted_too(self):
+        rules, heads = GcRules(21, {"other": 3}), {"main": "b", "feature": "f1", "other": "f2"}
+        assert self.until(rules, heads, "feature") == self.after(10, 3)
+        assert self.until(rules, heads, "feature", "other") == self.after(10, 21)
+
+    def it_counts_the_fewest_days_of_branches_at_the_same_head(self):
+        rules, heads = GcRules(21, {"main": 3, "lakeplan-pin-f2": 0}), {"main": "f2", "feature": "f2"}
+        assert self.until(rules, heads, "feature") == self.after(10, 3)
+        assert self.until(replace(rules, default_retention_days=2), heads, "feature") == self.after(10, 2)
 
     def it_counts_calendar_days_where_clocks_change(self):
         zone = ZoneInfo("Europe/Berlin")
-        head = datetime(2026, 3, 20, 12, tzinfo=zone)
-        until = safe_until(int(head.timestamp() * 1_000_000), GcRules(21), zone)
-        assert until is not None
+        head = datetime(2026, 3, 20, 12, tzinfo=zone).astimezone(UTC)
+        drawn = graph({"a": ((NOW - head) / timedelta(days=1), "")}, {"feature": "a"})
+        until = safe_until(drawn, ["feature"], GcRules(21), zone)["feature"]
         # An hour was skipped on the way: 21 days by the calendar are 503 hours.
-        assert abs(until - (head.astimezone(UTC) + timedelta(hours=503))) < timedelta(seconds=2)
+        assert abs(until - (head + timedelta(hours=503))) < timedelta(seconds=2)
 
     def it_has_no_end_without_rules_or_in_any_calendar(self):
-        assert safe_until(us(0), None, UTC) is None
-        assert safe_until(us(0), GcRules(705_032_704), UTC) is None
+        drawn = graph(HISTORY, BRANCHES)
+        assert safe_until(drawn, ["feature"], None, UTC) == {}
+        assert safe_until(drawn, ["feature"], GcRules(705_032_704), UTC) == {}
