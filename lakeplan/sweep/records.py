@@ -293,12 +293,17 @@ def deleted(site: Site, mark: Mark, *, or_failed: bool = False) -> Iterator[tupl
 def read_summary(store: NamespaceReader, mark_id: str) -> SweepDocument | None:
     """The document of the last run of a mark, or None. Raises FormatError."""
     key = sweep_prefix(mark_id) + SUMMARY_FILE
+
+    def shape(value: Any, name: str) -> None:
+        _SUMMARY(value, name)
+        records.exactly(mark_id)(value["mark_id"], "mark_id")
+
     # A run cannot write it again, because only the summary says whether the sweep was aborted.
     hint = (
         "Restore the summary from a backup, or remove the damaged one and run `lakeplan sweep abort"
         f" {mark_id}` to write a new one."
     )
-    summary = _read_json(store, key, _SUMMARY, what="the summary of this sweep", hint=hint)
+    summary = _read_json(store, key, shape, what="the summary of this sweep", hint=hint)
     return cast("SweepDocument | None", summary)
 
 

@@ -460,12 +460,15 @@ def it_keeps_the_summary_of_a_run_that_finished_while_an_earlier_one_still_ended
     assert read_sweeps(world.state, marked.key)[marked.mark_id].finished
 
 
+@pytest.mark.parametrize(
+    "damage", [lambda data, id: data[:100], lambda data, id: data.replace(id, b"m-of-others")]
+)
 def it_can_end_a_sweep_whose_summary_is_damaged(
-    world: SweepWorld, repo: LakeRepository, marked: Mark
+    world: SweepWorld, repo: LakeRepository, marked: Mark, damage: Callable[[bytes, bytes], bytes]
 ) -> None:
     world.finish(world.run(marked))
     summary = repo.folder / sweep_prefix(marked.mark_id) / "summary.json"
-    summary.write_bytes(summary.read_bytes()[:100])
+    summary.write_bytes(damage(summary.read_bytes(), marked.mark_id.encode()))
     with pytest.raises(FormatError) as caught:
         world.mark()
     assert f"remove the damaged one and run `lakeplan sweep abort {marked.mark_id}`" in caught.value.hint
