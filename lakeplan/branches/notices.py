@@ -39,6 +39,15 @@ class Exemption:
     def holds(self, moment: datetime) -> bool:
         return not self.removed and moment < self.end
 
+    def is_kept(self, moment: datetime) -> bool:
+        """Whether it stays on record."""
+        return moment - self.end < EXEMPTIONS_KEPT
+
+    @property
+    def decided(self) -> tuple[datetime, datetime]:
+        """When a person last changed it. Of two changes at the same time, the longer exemption is later."""
+        return (self.end if self.removed else self.at), self.end
+
     @property
     def text(self) -> str:
         """The exemption as text for people."""
@@ -48,7 +57,7 @@ class Exemption:
 
 def with_newest(some: Mapping[str, Exemption], others: Mapping[str, Exemption]) -> dict[str, Exemption]:
     """The exemptions of two records, and the newer one of each branch that has two."""
-    newer = {n: o for n, o in others.items() if n not in some or (o.at, o.end) > (some[n].at, some[n].end)}
+    newer = {n: o for n, o in others.items() if n not in some or o.decided > some[n].decided}
     return {**some, **newer}
 
 
@@ -184,7 +193,7 @@ def write_exemptions(
 ) -> None:
     """Stores exemptions, except those that ended long ago. Raises WriteConflict if the record changed since
     ``version``."""
-    rows = {name: encode(e) for name, e in exemptions.items() if now - e.end < EXEMPTIONS_KEPT}
+    rows = {name: encode(e) for name, e in exemptions.items() if e.is_kept(now)}
     document = {"format": EXEMPTIONS_FORMAT, "repository": repository, "branches": rows}
     state.write(repository_key("exemptions", repository), records.json_line(document), if_version=version)
 

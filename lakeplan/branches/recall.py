@@ -121,32 +121,31 @@ def recall(
     and ServerError."""
     repository = readers.refs.get_repository(desired.name)
     recalled = _recall_ledger(state, readers, desired, repository, endpoint, now, runs)
-    spared = read_spared(state, desired.key)
-    if recalled.ledger is None:
-        spared = replace(spared, exemptions=_with_former(state, desired, repository, spared.exemptions))
-    return replace(recalled, spared=spared)
+    spared, new = read_spared(state, desired.key), recalled.ledger is None
+    others = {n: e for n, e in _of_other_names(state, desired, repository, new).items() if e.is_kept(now)}
+    return replace(recalled, spared=replace(spared, exemptions=with_newest(spared.exemptions, others)))
 
 
-def _with_former(
-    state: StateReader,
-    desired: DesiredRepository,
-    repository: Repository,
-    exemptions: Mapping[str, Exemption],
+def _of_other_names(
+    state: StateReader, desired: DesiredRepository, repository: Repository, new: bool
 ) -> Mapping[str, Exemption]:
-    """The exemptions with those of the same repository under other names of its server, as before the server
-    was renamed in the tree. The newest one of each branch counts. If there is no readable record of branches,
-    exemptions may be of this repository."""
+    """The exemptions of the same repository under other names of its server, as before the server was renamed
+    in the tree, or from an older checkout of the tree. The newest one of each branch counts. If the other
+    name has no readable record of branches, exemptions count only if this name has none either (``new``)."""
+    exemptions: dict[str, Exemption] = {}
     own = repository_key("exemptions", desired.key)
     for record in state.list_keys("exemptions/"):
         if record == own or not record.endswith(own[own.rindex("/") :]):
             continue
         server = unquote(record.split("/")[1])
         key = f"{server}/{desired.name}"
+        same = new
         with suppress(FormatError):
-            stored = read_ledger(state, key)
-            same = (repository.storage_namespace, repository.creation_date)
-            if stored is not None and (stored.mark.namespace, stored.ledger.repository_created) != same:
-                continue
+            if (stored := read_ledger(state, key)) is not None:
+                there = (stored.mark.namespace, stored.ledger.repository_created)
+                same = there == (repository.storage_namespace, repository.creation_date)
+        if not same:
+            continue
         try:
             exemptions = with_newest(exemptions, read_exemptions(state, key)[0])
         except FormatError as error:

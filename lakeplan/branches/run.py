@@ -247,7 +247,7 @@ class _Runner:
         )
         if recalled.ledger is not None:
             recalled = replace(recalled, ledger=without(recalled.ledger, maybe_new(old)))
-        else:
+        if recalled.spared.exemptions:
             self._keep_exemptions(desired, recalled)
         # New branches are dated by the latest clock and all are judged by the earliest.
         when = Moments(clocks.latest, min(self._options.now, clocks.earliest), server.zone)
@@ -261,7 +261,7 @@ class _Runner:
         return _Held(desired, lease, self._run.now(), recalled, inspected, stack, old, clocks)
 
     def _keep_exemptions(self, desired: DesiredRepository, recalled: Recalled) -> None:
-        """Stores the exemptions of a server that was renamed in the tree under its present name."""
+        """Stores the exemptions under other names of the server under its present name."""
         state, all_of_them = self._ports.state, recalled.spared.exemptions
         own, version = read_exemptions(state, desired.key)
         merged = with_newest(all_of_them, own)  # somebody may have exempted a branch since

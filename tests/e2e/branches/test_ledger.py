@@ -124,6 +124,26 @@ def it_keeps_an_exempted_branch_of_a_renamed_server(old, monkeypatch):
     assert old.live() == {"main", "feature-1"}, result.out
 
 
+def it_keeps_a_branch_that_somebody_exempts_in_an_older_checkout(lake, monkeypatch):
+    former = {file: file.read_text() for file in lake.tree.rglob("*.yaml")}
+    lake.observed("feature-1", "feature-2", days=0)
+    rename_server(lake, monkeypatch)
+    present = {file: file.read_text() for file in former}
+    monkeypatch.setattr(type(lake), "ledger", lake.tree / ".lakeplan/branches/main-server/analytics.json")
+    assert lake.branches("run").code == 0
+    for texts in (former, present):
+        for file, text in texts.items():
+            file.write_text(text)
+        if texts is former:
+            for name in ("feature-1", "feature-2"):
+                assert lake.branches("exempt", "analytics", name, "--until", "2099-01-01").code == 0
+    assert lake.branches("run").code == 0
+    assert lake.branches("exempt", "analytics", "feature-2", "--remove").code == 0
+    lake.grow_older(15)
+    lake.branches("run")
+    assert lake.live() == {"main", "feature-1"}
+
+
 def it_names_a_damaged_exemption_record_that_may_be_of_a_former_name(old, monkeypatch):
     old.api.branch("analytics", "feature-1")
     old.branches("exempt", "analytics", "feature-1", "--until", "2099-01-01")
