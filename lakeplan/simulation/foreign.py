@@ -48,6 +48,7 @@ from lakeplan.simulation.work import (
     unpack_bin,
 )
 from lakeplan.stores.folder import make_folders
+from lakeplan.values.gates import UNREAD_NEIGHBOURS
 from lakeplan.values.local import PRIVATE_FOLDER, new_file
 from lakeplan.values.objects import RangeInfo
 from lakeplan.values.own_files import is_own, locked, read_own, user_folder
@@ -82,8 +83,10 @@ SAMPLE_METARANGES, SAMPLE_RANGES = 20, 100
 """The most files of each kind, over all repositories, that are read again to verify a cache."""
 GONE = (
     "A commit of this repository needs the file, so lakeplan cannot determine which objects of other"
-    " repositories the repository uses. Restore the file, or delete the repository if nobody needs it."
+    " repositories the repository uses. Restore the file, or delete the repository if nobody needs it. If the"
+    f" commit uses no objects of the swept repository, override {UNREAD_NEIGHBOURS.name} for it in the tree."
 )
+MISSING = (DataGone, StorageNotFound)
 _ID = 64
 
 
@@ -115,10 +118,13 @@ class ForeignReader:
         self._found: dict[str, tuple[tuple[str, ...], dict[str, bytes]]] = {}
         """By repository: its metaranges, and the entries of their ranges. All marks of a command request the
         same."""
+        self._lost: dict[str, LakeplanError] = {}
+        """The repositories that lack a metadata file, with the last error."""
 
     def entries(self, foreign: Sequence[ForeignRanges]) -> list[ForeignRange]:
-        """All ranges of these metaranges that have such entries, each once. Raises LakeplanError for what
-        cannot be read, and if ``verify`` finds the cache wrong."""
+        """All ranges of these metaranges that have such entries, each once, except files that are missing
+        where they may be. Raises LakeplanError for what cannot be read, and if ``verify`` finds the cache
+        wrong."""
         for other in foreign:
             if other.name not in self._facts:
                 self._facts[other.name] = self._cache.load(other.name) if self._cache else ForeignFacts()
@@ -128,12 +134,17 @@ class ForeignReader:
         new = [
             other
             for other in foreign
-            if other.name not in self._found or self._found[other.name][0] is not other.metaranges
+            if self._lost.pop(other.name, None)  # it may be there again
+            or other.name not in self._found
+            or self._found[other.name][0] is not other.metaranges
         ]
-        self._read_new(new)
+        read = self._read_new(new)
+        self._check_lost(foreign)
         for other in new:
             facts = self._facts[other.name]
-            ids = dict.fromkeys(id for one in other.metaranges for id in facts.metaranges[one])
+            found = {id: read.get((other.name, id)) for id in other.metaranges}
+            known = (facts.metaranges[id] if ids is None else ids for id, ids in found.items())
+            ids = dict.fromkeys(id for one in known for id in one)
             self._found[other.name] = other.metaranges, {id: facts.ranges[id] for id in ids}
         by_id: dict[str, ForeignRange] = {}
         for other in foreign:
@@ -141,8 +152,21 @@ class ForeignReader:
                 by_id.setdefault(id, ForeignRange(packed, [])).repositories.append(other.name)
         return list(by_id.values())
 
-    def _read_new(self, foreign: Sequence[ForeignRanges]) -> None:
-        """Reads new metaranges and the new ranges in them."""
+    def _check_lost(self, foreign: Sequence[ForeignRanges]) -> None:
+        for other in foreign:
+            if error := self._lost.get(other.name):
+                if not other.may_lack:
+                    raise error
+                _log.warning(
+                    "%s; objects that only such files refer to count as not needed, because the gate %s is"
+                    " overridden",
+                    error,
+                    UNREAD_NEIGHBOURS.name,
+                )
+
+    def _read_new(self, foreign: Sequence[ForeignRanges]) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Reads new metaranges and the new ranges in them. Returns their ranges that have such entries, as
+        far as no file is missing, by repository and metarange."""
         wanted = [
             (other, id)
             for other in foreign
@@ -150,7 +174,7 @@ class ForeignReader:
             if id not in self._facts[other.name].metaranges
         ]
         if not wanted:
-            return
+            return {}
         listed = self._ranges_of(wanted)
         unread: dict[tuple[str, str], tuple[ForeignRanges, RangeInfo]] = {}
         for (other, _), infos in listed:
@@ -160,13 +184,17 @@ class ForeignReader:
         known = self._read_ranges(list(unread.values()))
         for name, id, packed in known:
             self._facts[name].ranges[id] = packed
+        found: dict[tuple[str, str], tuple[str, ...]] = {(other.name, id): () for other, id in wanted}
         for (other, id), infos in listed:
             facts = self._facts[other.name]
-            facts.metaranges[id] = tuple(info.id for info in infos if facts.ranges[info.id])
+            ids = found[other.name, id] = tuple(info.id for info in infos if facts.ranges.get(info.id))
+            if all(info.id in facts.ranges for info in infos):
+                facts.metaranges[id] = ids
         if self._cache is not None:
             changed = {other.name: other for other, _ in wanted}
             for name, other in changed.items():
                 self._cache.save(name, self._facts[name], needed=other.metaranges)
+        return found
 
     def _ranges_of(
         self, wanted: Sequence[tuple[ForeignRanges, str]]
@@ -181,18 +209,19 @@ class ForeignReader:
                 other, id = one
                 where = f"{other.name}: metarange {id}"
                 known = records.setdefault(other.name, {})
+                step()
                 try:
                     data = fetched()
-                except (DataGone, StorageNotFound) as error:
-                    raise error.replaced(where=where, hint=GONE) from error
+                except MISSING as error:
+                    self._lost[other.name] = error.replaced(where=where, hint=GONE)
+                    continue
                 infos = read_metarange(data, name=where, verify_id=id, known=known)
                 listed.append((one, infos))
-                step()
         return listed
 
     def _read_ranges(self, unread: Sequence[tuple[ForeignRanges, RangeInfo]]) -> list[tuple[str, str, bytes]]:
-        """Repository, id and packed entries of each range. Raises the first error. Nothing is cached then,
-        because the mark cannot be made anyway."""
+        """Repository, id and packed entries of each range that is not missing. Raises the first other error.
+        Nothing is cached then, because the mark cannot be made anyway."""
         if not unread:
             return []
         sources: dict[str, tuple[int, MetadataReader]] = {}
@@ -213,7 +242,11 @@ class ForeignReader:
             for packet in runner.run(bins, [Step(read, 0)], leaves_of(())):
                 data = bytes(packet.data)
                 if packet.of == PacketKind.ERROR:
-                    raise failure(data)
+                    error = failure(data)
+                    if not isinstance(error, MISSING):
+                        raise error
+                    self._lost[names[packet.source]] = error.replaced(hint=GONE)
+                    continue
                 odd_entries.append((names[packet.source], data[:_ID].decode(), data[_ID:]))
         return odd_entries
 
@@ -230,6 +263,7 @@ class ForeignReader:
         ranges = {(other.name, info.id): (other, info) for (other, _), infos in listed for info in infos}
         keys = random.SystemRandom().sample(sorted(ranges), min(SAMPLE_RANGES, len(ranges)))
         read = {(name, id): packed for name, id, packed in self._read_ranges([ranges[key] for key in keys])}
+        self._check_lost(foreign)
         for (other, id), infos in listed:
             known = set(self._facts[other.name].metaranges[id])
             if not known <= {info.id for info in infos}:

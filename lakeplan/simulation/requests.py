@@ -102,11 +102,13 @@ def union(sets: Iterable[Holders]) -> Holders:
 
 @dataclass(frozen=True)
 class ForeignRanges:
-    """Another repository. Full addresses in its metaranges may be in this namespace."""
+    """Another repository. Full addresses in its metaranges may be in this namespace. ``may_lack``: the tree
+    accepts that some of its metadata files are missing."""
 
     name: str
     metadata: MetadataReader
     metaranges: tuple[str, ...]
+    may_lack: bool = False
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from lakeplan.simulation.observing import Addresses
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held
 from lakeplan.sweep.mark_record import Mark
+from lakeplan.sweep.neighbours import is_overridden
 from lakeplan.sweep.ports import HIDDEN, Site, SweepPorts, why_hidden
 from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark, read_marked
 from lakeplan.sweep.rules import place_of
@@ -457,6 +458,15 @@ def _of_site(
     return Others(tuple(foreign), unreadable)
 
 
+def as_overridden(
+    site: Site, foreign: tuple[ForeignRanges, ...], inspection: Inspection
+) -> tuple[ForeignRanges, ...]:
+    """Other repositories, which may lack metadata files if the tree overrides the gate for that."""
+    if not foreign or not is_overridden(site, inspection.rules.as_of.date()):
+        return foreign
+    return tuple(replace(other, may_lack=True) for other in foreign)
+
+
 def only_new(
     foreign: tuple[ForeignRanges, ...], known: Mapping[str, frozenset[str]]
 ) -> tuple[ForeignRanges, ...]:
@@ -489,7 +499,7 @@ def recheck_request(
         metadata=site.reader.metadata_reader(site.desired.name),
         uncommitted=inspection.uncommitted,
         metaranges=tuple(sorted(kept - known.kept_metaranges)),
-        foreign=only_new(foreign, known.foreign),
+        foreign=as_overridden(site, only_new(foreign, known.foreign), inspection),
         other_metaranges=tuple(sorted(others)),
         held_prefixes=prefixes,
     )

@@ -18,7 +18,14 @@ from lakeplan.formats.namespace import CLOCK_FILE, COLLECTOR_RUNS, KNOWN_FILE, M
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import ForeignRanges, MarkRequest
-from lakeplan.sweep.inspection import Inspection, Others, inspect_repository, read_others, read_rules
+from lakeplan.sweep.inspection import (
+    Inspection,
+    Others,
+    as_overridden,
+    inspect_repository,
+    read_others,
+    read_rules,
+)
 from lakeplan.sweep.mark_record import Mark, digest_of
 from lakeplan.sweep.neighbours import Probes, begun_sweeps, check_no_open_sweep, check_site
 from lakeplan.sweep.observed_rules import observe_rules, site_clocks
@@ -159,7 +166,8 @@ class _Marker:
 
     def _judge(self, begun: StartedMark, others: Others) -> Mark:
         site, options, inspection = begun.site, begun.options, begun.inspection
-        marked = self._ports.marker.mark(_request(begun, others))
+        foreign = as_overridden(site, others.foreign, inspection)
+        marked = self._ports.marker.mark(_request(begun, foreign))
         candidates = Amount(sum(p.rows for p in begun.listing), sum(p.size_bytes for p in begun.listing))
         gates = mark_gates(
             site.desired,
@@ -188,7 +196,7 @@ class _Marker:
             held_prefixes=inspection.held_prefixes,
             marked=marked,
             candidates=candidates,
-            seen_sha256=_write_known(site, mark_prefix(options.mark_id), inspection, others.foreign),
+            seen_sha256=_write_known(site, mark_prefix(options.mark_id), inspection, foreign),
             collector_runs=begun.collectors,
             unreadable=others.unreadable,
             gates=gates,
@@ -223,7 +231,7 @@ def collector_runs(site: Site) -> tuple[str, ...]:
     return tuple(sorted([*theirs, *begun_sweeps(site)]))
 
 
-def _request(begun: StartedMark, others: Others) -> MarkRequest:
+def _request(begun: StartedMark, foreign: tuple[ForeignRanges, ...]) -> MarkRequest:
     site, inspection = begun.site, begun.inspection
     metaranges, names = inspection.named_metaranges()
     return MarkRequest(
@@ -238,7 +246,7 @@ def _request(begun: StartedMark, others: Others) -> MarkRequest:
         last_commits_us=inspection.last_commits_us(),
         protectors=names,
         held_prefixes=inspection.held_prefixes,
-        foreign=others.foreign,
+        foreign=foreign,
         collect_never_committed=begun.options.settings.never_committed == "collect",
     )
 
@@ -251,7 +259,8 @@ def _write_known(site: Site, prefix: str, inspection: Inspection, foreign: tuple
         {
             "kept_metaranges": sorted(kept),
             "other_metaranges": sorted(inspection.metaranges().keys() - kept),
-            "foreign": {other.name: list(other.metaranges) for other in foreign},
+            # a missing file may be there again when the sweep runs
+            "foreign": {other.name: list(other.metaranges) for other in foreign if not other.may_lack},
         }
     )
     site.store.create(prefix + KNOWN_FILE, data)

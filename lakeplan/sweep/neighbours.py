@@ -244,17 +244,21 @@ def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
     name, why = next(iter(sorted(unread.items())))
     more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
     text = f"lakeplan cannot determine whether {name}{more} has data in this storage: {why}"
-    gate = Verdict(GateOutcome.REFUSED, text, len(unread), 0).of(UNREAD_NEIGHBOURS, site.key)
-    if (
-        GateOverrides(frozenset(), site.overrides, today).decide(gate, site.desired).outcome
-        is GateOutcome.REFUSED
-    ):
+    if not is_overridden(site, today, len(unread)):
+        gate = UNREAD_NEIGHBOURS.name
         raise GateRefused(
-            f"{gate.gate}: {text}",
+            f"{gate}: {text}",
             where=f"{site.key} ({site.repository.storage_namespace})",
             hint=f"Make {name} readable. If it has no data in this storage, list the gate under overrides in"
-            f" the tree: {{repository: {site.key}, gate: {gate.gate}, reason: …, expires: …}}",
+            f" the tree: {{repository: {site.key}, gate: {gate}, reason: …, expires: …}}",
         )
+
+
+def is_overridden(site: Site, today: date, neighbours: int = 1) -> bool:
+    """Whether the tree overrides ``unread-neighbours`` for this repository and so many neighbours."""
+    gate = Verdict(GateOutcome.REFUSED, "", neighbours, 0).of(UNREAD_NEIGHBOURS, site.key)
+    outcome = GateOverrides(frozenset(), site.overrides, today).decide(gate, site.desired).outcome
+    return outcome is not GateOutcome.REFUSED
 
 
 def check_site(

@@ -114,7 +114,8 @@ SWEEP_LIMIT = Gate(
 )
 UNREAD_NEIGHBOURS = Gate(
     "unread-neighbours",
-    "a sweep cannot determine whether another repository has data in the swept repository's storage",
+    "a sweep cannot determine whether another repository has data in the swept repository's storage, or"
+    " (because metadata is missing) uses its objects",
     refuses=(SWEEPS,),
     unit="neighbours",
     allow=False,

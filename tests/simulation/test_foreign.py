@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -17,6 +17,7 @@ from tests.simulation.worlds import Meant, inside, relative
 
 PLAIN = (relative("a", "data/1", 1), relative("b", "data/2", 1))
 ODD = (relative("c", "data/3", 1), inside("d", "data/4", 1))
+MORE = (inside("e", "data/5", 1),)
 
 
 @dataclass
@@ -103,4 +104,26 @@ def it_refuses_a_file_that_is_not_there(neighbour: Neighbour, kind: str) -> None
     del neighbour.files[missing]
     with pytest.raises(StorageNotFound, match="does not exist") as caught:
         reader().entries(neighbour.foreign)
-    assert (caught.value.hint == GONE) is (kind == "metaranges")
+    assert caught.value.hint == GONE
+
+
+@pytest.mark.parametrize("kind", ["ranges", "metaranges"])
+def it_reads_everything_else_beside_a_missing_file_that_the_tree_accepts(
+    neighbour: Neighbour, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file may be there again later, and other sweeps do not accept that it is missing."""
+    alone = Neighbour()
+    alone.add(ODD)
+    neighbour.add(PLAIN, MORE)
+    (strict,) = neighbour.foreign
+    lax, one = replace(strict, may_lack=True), reader()
+    whole = {found.packed for found in reader().entries([strict])}
+    missing = getattr(neighbour, kind)[-1]
+    data = neighbour.files.pop(missing)
+    (found,) = one.entries([lax])
+    assert {found.packed} == {each.packed for each in reader().entries(alone.foreign)}
+    assert f"{missing}: does not exist; objects that only such files" in caplog.text
+    with pytest.raises(StorageNotFound, match="does not exist"):
+        one.entries([strict])
+    neighbour.files[missing] = data
+    assert {again.packed for again in one.entries([strict])} == whole

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.errors import SimulationFailed
+from lakeplan.errors import DataGone, SimulationFailed
 from lakeplan.simulation.foreign import FolderForeignCache
 from lakeplan.simulation.marking import StepMarker
 from lakeplan.simulation.runners import Runners
@@ -339,3 +339,35 @@ class DescribeTheCache:
         assert not report.marks
         assert len(report.failed) == 3
         assert cache.load("prod/repo2").metaranges == {}
+
+
+def it_sweeps_beside_a_commit_without_metadata_only_while_the_tree_accepts_that(
+    world: SweepWorld, make: Any, cache: FolderForeignCache
+) -> None:
+    """The sweep reads the file if it is there again. The repository of that commit stays blocked."""
+    target, other = make(2)
+    (expired,) = world.going(world.mark("repo0"))
+    other.stage("imported.bin", f"local://repo0/{expired}")
+    commit = other.commit()
+    path = other.folder / "_lakefs" / other.call("GET", f"/commits/{commit}").json()["meta_range_id"]
+    data = path.read_bytes()
+    path.unlink()
+    use(world, cache)
+    report = world.mark_all()
+    assert {*report.failed} == {"prod/repo0", "prod/repo1"}
+    assert "override unread-neighbours" in report.failed["prod/repo0"].hint
+    accepted = {"gate": "unread-neighbours", "reason": "a lost test", "expires": "2024-04-01"}
+    overrides = [{"repository": name, **accepted} for name in ("repo0", "repo1")]
+    world.overrides = overrides
+    report = world.mark_all()
+    assert {*report.failed} == {"prod/repo1"}
+    (mark,) = report.marks
+    assert expired in world.going(mark)
+    world.approve(mark)
+    world.overrides = []
+    with pytest.raises(DataGone):
+        world.run(mark)
+    world.overrides = overrides
+    path.write_bytes(data)
+    assert world.finish(world.run(mark))["saved"]["objects"] == 1
+    assert expired in target.stored()

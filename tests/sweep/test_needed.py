@@ -43,7 +43,8 @@ class World:
         reader = SimpleNamespace(metadata_reader=lambda name: ("reader of", name))
         self.site: Any = SimpleNamespace(
             key="prod/lake",
-            desired=SimpleNamespace(name="lake"),
+            desired=SimpleNamespace(name="lake", key="prod/lake"),
+            overrides=(),
             repository=SimpleNamespace(storage_namespace="s3://bucket/lake"),
             reader=reader,
             store="store",
@@ -70,6 +71,7 @@ class World:
         self.at += timedelta(minutes=1)
         facts = dict.fromkeys(("m4", "m3", "m2", "m1"), Facts(0))
         return SimpleNamespace(
+            rules=SimpleNamespace(as_of=SAFEST),
             uncommitted=("u1",),
             on_branches=self.on_branches,
             held_prefixes=self.prefixes,
