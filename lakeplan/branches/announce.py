@@ -218,6 +218,12 @@ def exempt_branch(
             raise
         if note := _note(journal, done, head or "", "applied"):
             log.warning("%s", note)
+        if options.until is not None and readers.branches.find_branch(desired.name, options.branch) is None:
+            raise LakeplanError(
+                f"the exemption is recorded, but branch {options.branch} was deleted in the meantime",
+                where=desired.key,
+                hint=f"Run `{shlex.join(['lakeplan', 'branches', 'undo', '--branch', options.branch])}`.",
+            )
         return done
     raise AssertionError("the last try returns or raises")
 

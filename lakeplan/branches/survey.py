@@ -360,7 +360,6 @@ class _Snapshot:
     live: frozenset[str] | None
     merged_still: bool
     held: Collection[str]
-    exemptions: Mapping[str, Exemption]
 
 
 @dataclass
@@ -399,7 +398,8 @@ class Keeping:
         if outlook.id in now.held:
             return Keep.HELD
         # An exemption was recorded or removed since the survey, so a person has just dealt with this branch.
-        if now.exemptions.get(outlook.id) != self._survey.spared.exemptions.get(outlook.id):
+        # This is read for each branch, because a snapshot may be ``FRESH_SECONDS`` old.
+        if self._exemptions().get(outlook.id) != self._survey.spared.exemptions.get(outlook.id):
             return Keep.EXEMPTED
         fresh = replace(outlook, pulls=now.pulls.get(outlook.id, ()))
         why = keepers.keeper_of(fresh, settings, merged=now.merged_still, protected=now.protected)
@@ -446,7 +446,6 @@ class Keeping:
             frozenset(b.id for b in refs.list_branches(name)) if settings.min_keep else None,
             self._merged_still(repository) if settings.require_merged else True,
             self._held,
-            self._exemptions(),
         )
 
     def _hold(self) -> datetime:

@@ -12,7 +12,7 @@ import pytest
 from lakeplan.branches.announce import ExemptOptions, exempt_branch
 from lakeplan.branches.documents import plan_document
 from lakeplan.branches.notices import LAPSE, read_exemptions, read_notices
-from lakeplan.errors import FormatError, StorageError, UsageError, WriteConflict
+from lakeplan.errors import FormatError, LakeplanError, StorageError, UsageError, WriteConflict
 from lakeplan.review.history import list_runs
 from lakeplan.values.branches import Keep
 from lakeplan.values.desired import Safety
@@ -334,6 +334,24 @@ class DescribeAnExemption:
 
         idle.lakefs.delete_branch = slow
         assert idle.ends() == {"feature-1": "deleted", "feature-2": "newly_kept"}
+
+    def it_counts_at_once_while_a_run_deletes_within_seconds(self, idle):
+        idle.lakefs.before_delete = lambda branch: exempt(idle, "feature-2", 30)
+        assert idle.ends() == {"feature-1": "deleted", "feature-2": "newly_kept"}
+
+    def it_is_not_reported_as_success_if_the_branch_is_deleted_meanwhile(self, idle):
+        write = idle.state.write
+
+        def delete_first(key: str, data: bytes, *, if_version: str | None) -> str:
+            if key.startswith("exemptions/"):
+                idle.lakefs.branches.pop("feature-1", None)
+            return write(key, data, if_version=if_version)
+
+        idle.state.write = delete_first
+        with pytest.raises(LakeplanError, match="feature-1 was deleted in the meantime") as raised:
+            exempt(idle, "feature-1", 30)
+        assert "branches undo --branch feature-1" in raised.value.hint
+        assert "feature-1" in read_exemptions(idle.state, KEY)[0]
 
     def it_spares_one_more_of_those_that_min_keep_counts(self, idle):
         idle.tree.settings = BranchSettings(min_keep=1)
