@@ -153,7 +153,7 @@ def apply_plan(
         steps = tuple(
             _with_rules(s, fresh[s.key]) if later.get(s.key) and s.key in fresh else s for s in steps
         )
-    if replayed := _replayed(reviewed, steps, live, ports.state, plan_digest):
+    if replayed := _replayed(reviewed, steps, live, ports.state, plan_digest, run.run_id):
         raise _stale_plan(replayed)
     live = replace(live, allowed=tuple(sorted(options.allowed)))
     ports = replace(ports, pins=_pins(reviewed, live, tree))
@@ -321,7 +321,12 @@ def _stale(reviewed: Plan, live: Plan, *, check_etag: bool) -> list[str]:
 
 
 def _replayed(
-    reviewed: Plan, steps: Iterable[RepositoryPlan], live: Plan, state: StateReader, plan_digest: str
+    reviewed: Plan,
+    steps: Iterable[RepositoryPlan],
+    live: Plan,
+    state: StateReader,
+    plan_digest: str,
+    own: str,
 ) -> list[str]:
     """Return the writes of a plan that an earlier run applied or tried to apply, and that would undo a later
     apply. A repeated run of an old job must not undo a newer review, such as that of a revert."""
@@ -331,7 +336,7 @@ def _replayed(
     left = {key: config for key, config in left.items() if _is_applied_since(key, config, planned, state)}
     later, problems = dict[str, str](), list[str]()
     for run in (since.record for since in runs_since(state, planned)) if left else ():
-        if run is None or run.command != "apply":
+        if run is None or run.command != "apply" or run.run_id == own:
             continue
         is_same = run.plan_digest == plan_digest
         for key in sorted(left.keys() & {s.repository for s in run.steps if is_same or s.replaced_any}):

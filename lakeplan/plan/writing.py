@@ -15,6 +15,7 @@ from lakeplan.plan.gather import ENFORCED_BY_LAKEPLAN
 from lakeplan.plan.pin_attempts import PinnedRulesAttempt
 from lakeplan.review.claims import claim, claim_all
 from lakeplan.review.run import (
+    NOT_BEGUN,
     PINS,
     Applied,
     ApplyPorts,
@@ -50,7 +51,8 @@ def write(
     again = {r.key: r for r in live.repositories}
     work = list(steps)
     facts = _history_facts(plan, live, plan_digest, force)
-    history = open_journal(ports.state, run, run.command, **facts)
+    history = ports.journal or open_journal(ports.state, run, run.command)
+    history.record |= facts
     history.save()
     jobs = (Job(r, again.get(r.key), run, ports.state, history, force, plan_digest) for r in work)
     attempts = {job.repository.key: _attempts(job, ports) for job in jobs}
@@ -81,8 +83,11 @@ def write(
 
 
 def _note_untried(history: RunJournal, results_of: Mapping[str, Sequence[Applied]]) -> None:
-    """Add repositories that failed before their first attempt to the record, which is stored later."""
+    """Add repositories that failed before their first attempt to the record, which is stored later, and
+    remove those that needed none."""
     recorded = history.record.setdefault("repositories", {})
+    for key in [key for key, step in recorded.items() if step == NOT_BEGUN]:
+        del recorded[key]
     for key, results in results_of.items():
         failed = next((end for end in results if end.exit_code), None)
         if failed is not None and key not in recorded:

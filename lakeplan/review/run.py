@@ -139,6 +139,8 @@ class ApplyPorts:
     """By ``server/name``."""
     judge: Callable[[Plan], tuple[GateResult, ...]] | None = None
     """Runs the tree's checks, or None where they may not be run."""
+    journal: RunJournal | None = None
+    """The history's record of the apply, if it was stored before the apply planned again."""
 
 
 T = TypeVar("T")
@@ -162,6 +164,10 @@ def read_back(read: Callable[[], T], is_expected: Callable[[T], bool], sleep: Ca
                 return value
         sleep(pause)
     raise AssertionError("the last read returns or raises")
+
+
+NOT_BEGUN = {"status": "pending"}
+"""The history's step of a repository before its first attempt."""
 
 
 def open_journal(

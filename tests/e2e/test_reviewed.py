@@ -366,6 +366,24 @@ class DescribePlansThatWereApplied:
         assert (refused.code, "matches another version of the tree" in refused.err) == (5, True), refused.err
         assert world.api.rules("analytics") == {"*": 14}
 
+    def it_refuses_one_whose_first_run_was_killed_while_it_planned(self, world, applied, monkeypatch):
+        world.rules("analytics", 5)
+        plan = world.plan_file("later.json")
+
+        def killed(*_):
+            raise GeneratorExit
+
+        with monkeypatch.context() as patch:
+            patch.setattr("lakeplan.plan.apply.make_plan", killed)
+            with pytest.raises(GeneratorExit):
+                world.lakeplan("apply", plan)
+        world.rules("analytics", 14)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        world.rules("analytics", 5)
+        refused = world.lakeplan("apply", plan)
+        assert (refused.code, "matches another version of the tree" in refused.err) == (5, True), refused.err
+        assert world.api.rules("analytics") == {"*": 14}
+
     def it_applies_one_that_could_not_be_applied_beside_another_apply(self, world, applied):
         world.rules("analytics", 5)
         plan = world.plan_file("later.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timezone
 from functools import partial
@@ -26,7 +27,7 @@ from lakeplan.cli.outputs import Output, Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, new_mark_id, new_run_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
-from lakeplan.errors import ExitCode, GateRefused, LakeplanError, StalePlan, UsageError
+from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.formats.namespace import XidSource
 from lakeplan.output.occasions import apply_failed, apply_stopped, marks_waiting, plan_refused, sweeps_ended
 from lakeplan.output.plan import render_apply
@@ -45,7 +46,7 @@ from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.review.base import GuardedTree
 from lakeplan.review.claims import claim_all
 from lakeplan.review.gates import GateOverrides
-from lakeplan.review.run import ApplyPorts, ApplyReport, Run, close_journal, open_journal
+from lakeplan.review.run import NOT_BEGUN, ApplyPorts, ApplyReport, Run, close_journal, open_journal
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import RunJournal, known_repositories
 from lakeplan.state.sweeps import read_sweeps
@@ -317,12 +318,18 @@ class ApplyFlow:
 
     def apply(self, plan: Plan) -> int:
         """Applies a reviewed plan, shows the report, sweeps if requested, and returns the worst exit code."""
+        journal = self._journal(plan)
+        if plan.writes:
+            # Even if this run is killed, a later run of the plan must undo nothing that was applied since
+            # then. Without the state, nothing is written.
+            journal.record["repositories"] = {repository.key: {**NOT_BEGUN} for repository in plan.writes}
+            with suppress(LakeplanError):
+                journal.save()
         try:
-            report = self._apply(plan)
+            report = self._apply(plan, journal)
         except LakeplanError as error:
             self._write_refusal(error)
-            if isinstance(error, (StalePlan, GateRefused)):
-                self._record_refusal(plan)
+            self._record_refusal(journal)
             notify(self.session, apply_stopped(error.replaced(message=redacted_message(error.message))))
             raise
         document = report_document(report)
@@ -334,7 +341,7 @@ class ApplyFlow:
             return code
         return max(code, self.sweep.mark_and_sweep(plan, self.options.selection, self.run, applied=code))
 
-    def _apply(self, plan: Plan) -> ApplyReport:
+    def _apply(self, plan: Plan, journal: RunJournal) -> ApplyReport:
         return apply_plan(
             plan,
             self.session.tree,
@@ -348,6 +355,7 @@ class ApplyFlow:
                 also_needs=(read_sweeps,) if self.sweep is not None else (),
                 tree=self.session.tree.name,
                 judge=self._judge(),
+                journal=journal,
             ),
             self.run,
             plan_digest=to_document(plan)["digest"],
@@ -359,12 +367,12 @@ class ApplyFlow:
         document = refusal_document(self.run.run_id, error)
         replace(self.outputs, all=files).emit(document, render_apply, self._around(), sort_keys=True)
 
-    def _record_refusal(self, plan: Plan) -> None:
-        """Records that the plan was not applied, so that a later run of it undoes nothing that was applied in
-        the meantime."""
-        journal = self._journal(plan)
-        step = {"status": "failed", "message": "the apply was refused, so nothing was written"}
-        journal.record["repositories"] = {repository.key: step for repository in plan.writes}
+    def _record_refusal(self, journal: RunJournal) -> None:
+        """Records that the plan was not applied."""
+        message = "the apply failed or was refused, so nothing was written"
+        for step in journal.record.get("repositories", {}).values():
+            if step == NOT_BEGUN:
+                step |= {"status": "failed", "message": message}
         if note := close_journal(journal, self.run):
             say(stderr(no_color=self.outputs.no_color), note)
 
