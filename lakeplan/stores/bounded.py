@@ -15,6 +15,7 @@ T = TypeVar("T")
 _PIECE = limits.MIB
 REMNANT_PAGES = 1_000
 """The most pages of older versions that are counted. A page has a thousand versions."""
+CONNECTIONS = 32
 HINT = "Check the address of the store. docs/limits.md lists the limits."
 
 
@@ -108,7 +109,8 @@ def _read_content(response: Any, url: str) -> None:
 
 
 def bounded_session() -> Any:
-    """Return a session of requests that reads within limits. azure-core's transport uses it too."""
+    """Return a session of requests that reads within limits. azure-core's transport uses it too. It has room
+    for the connections of all threads, because urllib3 warns of every connection that it must discard."""
     import requests
 
     class Bounded(requests.Session):
@@ -129,7 +131,10 @@ def bounded_session() -> Any:
         def get_redirect_target(self, resp: requests.Response) -> str | None:
             return None
 
-    return Bounded()
+    session = Bounded()
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=CONNECTIONS))
+    return session
 
 
 def in_time(call: Callable[[], T], where: str, seconds: float | None = None) -> T:

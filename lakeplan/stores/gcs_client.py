@@ -25,7 +25,7 @@ from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_sessio
 from lakeplan.stores.faults import Kind, error_of
 from lakeplan.stores.open import NO_ACCESS, Access, GcsLocation
 from lakeplan.stores.protocols import Remnants, Versioned
-from lakeplan.stores.shared import THREADS, LazyClient, RecordPlace, find_in_pages
+from lakeplan.stores.shared import LazyClient, RecordPlace, find_in_pages
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url
@@ -73,9 +73,6 @@ class GcsClient(LazyClient[requests.Session]):
 
     def _make(self) -> requests.Session:
         session: requests.Session = bounded_session()
-        adapter = requests.adapters.HTTPAdapter(pool_maxsize=THREADS)
-        session.mount("https://", adapter)
-        session.mount("http://", adapter)
         return session
 
     def request(

@@ -24,7 +24,14 @@ from botocore.parsers import ResponseParserError
 
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
-from lakeplan.stores.bounded import REMNANT_PAGES, bound_s3, bounded_pages, too_large, whole_listing
+from lakeplan.stores.bounded import (
+    CONNECTIONS,
+    REMNANT_PAGES,
+    bound_s3,
+    bounded_pages,
+    too_large,
+    whole_listing,
+)
 from lakeplan.stores.faults import (
     DAMAGED,
     Kind,
@@ -223,7 +230,7 @@ class S3Client(LazyClient[Any]):
             "connect_timeout": self._access.connect_seconds or CONNECT_SECONDS,
             "read_timeout": self._access.read_seconds or READ_SECONDS,
             "retries": {"mode": "standard", "total_max_attempts": self._tries or TRIES},
-            "max_pool_connections": 32,
+            "max_pool_connections": CONNECTIONS,
         }
         if custom:
             # Other stores have buckets in the path, and often do not support the newer checksum headers.

@@ -15,7 +15,7 @@ from lakeplan.errors import StorageError
 from lakeplan.simulation.cache import FolderCache
 from lakeplan.stores.azure import AzureStore
 from lakeplan.stores.azure_client import AzureClient
-from lakeplan.stores.bounded import bounded_pages
+from lakeplan.stores.bounded import bounded_pages, bounded_session
 from lakeplan.stores.open import (
     Access,
     AzureLocation,
@@ -28,6 +28,7 @@ from lakeplan.stores.open import (
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.stores.s3 import S3Store
 from lakeplan.stores.s3_client import S3Client
+from lakeplan.stores.shared import THREADS
 from lakeplan.values.sweep import Deletion, Versions
 from tests.cpu import PATIENCE
 from tests.dripping import serving
@@ -335,3 +336,9 @@ class DescribeFolders:
         with pytest.raises(StorageError):
             open_state(f"file://{tmp_path}").read("pipe")
         assert FolderCache(str(tmp_path), 10).get("pipe") is None
+
+
+def it_has_a_connection_for_each_thread() -> None:
+    """urllib3 warns of each one that is too many, a line for every few objects of a sweep."""
+    for url in ("http://127.0.0.1/", "https://account.blob.core.windows.net/"):
+        assert bounded_session().get_adapter(url)._pool_maxsize >= THREADS
