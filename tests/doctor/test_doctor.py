@@ -6,9 +6,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lakeplan.doctor.doctor import check_clock, check_flavour, check_state
+from lakeplan.doctor.doctor import check_clock, check_facts, check_flavour, check_state, probe
 from lakeplan.doctor.repositories import Check, summed
-from lakeplan.doctor.sweep import check_facts, probe
 from lakeplan.errors import StorageDenied
 from lakeplan.stores.folder import FolderState, FolderStore
 from lakeplan.stores.open import open_sweep_store

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from lakeplan.doctor import sweep as doctor
+from lakeplan.doctor import doctor
 from lakeplan.errors import StorageError
 from lakeplan.output.redact import redact_text
 from lakeplan.stores.open import OPENERS, open_namespace, open_state, open_sweep_store, parse_location

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from lakeplan.doctor.sweep import check_facts, probe
+from lakeplan.doctor.doctor import check_facts, probe
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.values.sweep import Versions
 from tests.storage_servers import bucket_url, s3_client
