@@ -210,9 +210,10 @@ def _profiles(repositories: Iterable[Imported]) -> dict[GcRules, str]:
 
 
 def _groups(repositories: Iterable[Imported], split: Split, *, several: bool) -> dict[str, list[Imported]]:
-    """Repositories by their file. Names that differ only in characters that file names cannot have share
+    """Repositories by their file. Names that differ only in case, or in what file names cannot have, share
     one."""
     groups: dict[str, list[Imported]] = {}
+    paths: dict[str, str] = {}  # some file systems ignore case
     for repository in repositories:
         match split:
             case "owner":
@@ -223,12 +224,13 @@ def _groups(repositories: Iterable[Imported], split: Split, *, several: bool) ->
                 name = _file_name(repository.name)
                 if several:
                     name = f"{_file_name(repository.server)}/{name}"
-        groups.setdefault(f"repositories/{name}.yaml", []).append(repository)
+        path = paths.setdefault(name.lower(), f"repositories/{name}.yaml")
+        groups.setdefault(path, []).append(repository)
     return groups
 
 
 def _file_name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "-", text)
+    return re.sub(r"[^A-Za-z0-9_-]", "-", text)[:100]
 
 
 def _root(

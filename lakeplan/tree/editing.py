@@ -97,9 +97,8 @@ def set_gc(text: str, entry: str, lines: list[str]) -> str | None:
         if key.value == "gc":
             if _is_elsewhere(node, value):
                 return None
-            return (
-                text[: key.start_mark.index] + _indented(lines, key.start_mark.column) + text[_end(value) :]
-            )
+            block = _indented(text, lines, key.start_mark.column)
+            return text[: key.start_mark.index] + block + text[_end(value) :]
     return _before_first(text, node, lines)
 
 
@@ -109,7 +108,8 @@ def add_entry(text: str, entry: str, lines: list[str]) -> str | None:
     body = [f"{quoted(entry)}:", *(f"  {line}" for line in lines)]
     repositories = _repositories(text)
     if repositories is None:
-        return text.rstrip("\n") + "\nrepositories:\n  " + _indented(body, 2) + "\n"
+        added = _indented(text, ["", "repositories:"], 0) + _indented(text, ["", *body], 2)
+        return text.rstrip("\r\n") + added + _line_end(text)
     if not isinstance(repositories, yaml.MappingNode) or repositories.flow_style or not repositories.value:
         return None
     return _before_first(text, repositories, body)
@@ -118,7 +118,7 @@ def add_entry(text: str, entry: str, lines: list[str]) -> str | None:
 def _before_first(text: str, node: yaml.MappingNode, lines: list[str]) -> str:
     """Return the text with lines before the first key of a block."""
     first = node.value[0][0].start_mark
-    return text[: first.index] + _indented([*lines, ""], first.column) + text[first.index :]
+    return text[: first.index] + _indented(text, [*lines, ""], first.column) + text[first.index :]
 
 
 def _entry(text: str, entry: str) -> yaml.MappingNode | None:
@@ -148,8 +148,12 @@ def _end(node: yaml.Node) -> int:
     return int(node.end_mark.index)
 
 
-def _indented(lines: list[str], column: int) -> str:
-    return f"\n{' ' * column}".join(lines)
+def _indented(text: str, lines: Sequence[str], column: int) -> str:
+    return f"{_line_end(text)}{' ' * column}".join(lines)
+
+
+def _line_end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
 
 
 def replace_number(text: str, line: int, column: int, number: int) -> str | None:
@@ -354,8 +358,7 @@ def _after(text: str, node: yaml.Node, lines: list[str], column: int) -> str:
     end = len(text[: _end(node)].rstrip())
     stop = _LINE_ENDS.search(text, end)
     at = stop.start() if stop is not None else len(text)
-    break_ = "\r\n" if "\r\n" in text else "\n"
-    return text[:at] + "".join(f"{break_}{' ' * column}{line}" for line in lines) + text[at:]
+    return text[:at] + _indented(text, ["", *lines], column) + text[at:]
 
 
 def _cut(text: str, node: yaml.MappingNode, key: yaml.Node, value: yaml.Node) -> str | None:

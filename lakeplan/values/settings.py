@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar
 
+from lakeplan.values import records
 from lakeplan.values.declare import (
     ALL_OF_BOTH,
     BRANCH_GLOBS,
@@ -21,7 +22,6 @@ from lakeplan.values.declare import (
     strictest_first,
     words,
 )
-from lakeplan.values.records import json_digest
 from lakeplan.values.rules import ABSENT_ETAG
 
 
@@ -178,8 +178,21 @@ def item_body(item: SettingItem) -> dict[str, Any]:
 
 
 def items_from_body(kind: SettingKind, body: Sequence[Mapping[str, Any]]) -> tuple[SettingItem, ...]:
-    """Return the items of bodies that ``item_body`` wrote. Raises KeyError or TypeError for other bodies."""
-    return tuple(_policy(item) if kind is SettingKind.BRANCH_LIFECYCLE else _rule(item) for item in body)
+    """Return the items of bodies that ``item_body`` wrote. Raises ValueError for other bodies."""
+    is_policy = kind is SettingKind.BRANCH_LIFECYCLE
+    records.list_of(_POLICY if is_policy else _RULE)(list(body), "")
+    return tuple(_policy(item) if is_policy else _rule(item) for item in body)
+
+
+_TEXTS, _SECONDS = records.list_of(records.text), records.count
+_POLICY = records.record(
+    {"name_patterns": _TEXTS},
+    {"id": records.text, "max_age": _SECONDS, "max_inactivity_time": _SECONDS, "description": records.text},
+)
+_RULE = records.record(
+    {"id": records.text, "branches": _TEXTS, "prefix": records.text, "expire_after_days": records.days},
+    {"description": records.text},
+)
 
 
 def _policy(item: Mapping[str, Any]) -> Policy:
@@ -188,7 +201,7 @@ def _policy(item: Mapping[str, Any]) -> Policy:
         tuple(item["name_patterns"]),
         item.get("max_age"),
         item.get("max_inactivity_time"),
-        item.get("description", ""),
+        item.get("description") or "",
     )
 
 
@@ -198,7 +211,7 @@ def _rule(item: Mapping[str, Any]) -> ObjectRule:
         tuple(item["branches"]),
         item["prefix"],
         item["expire_after_days"],
-        item.get("description", ""),
+        item.get("description") or "",
     )
 
 
@@ -221,7 +234,7 @@ def setting_etag(items: Sequence[SettingItem] | None) -> str:
     bodies = [item_body(canonical(item)) for item in items]
     if all(isinstance(item, ObjectRule) for item in items):
         bodies.sort(key=lambda body: str(body["id"]))
-    return json_digest(bodies)
+    return records.json_digest(bodies)
 
 
 def duration_text(seconds: int | None) -> str:

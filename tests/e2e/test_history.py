@@ -74,6 +74,29 @@ def it_names_a_damaged_record_and_lists_the_others(changed):
     assert "1 applied" in result.out
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"id": 7},
+        {"name_patterns": [{}]},
+        {"name_patterns": "x"},
+        {"max_age": {}},
+        {"max_age": -1},
+        {"description": []},
+    ],
+)
+def it_lists_the_others_when_a_policy_in_a_record_is_damaged(changed, policy):
+    body = [{"id": "p", "name_patterns": ["x-*"], "max_age": 86400, **policy}]
+    step = {"status": "applied", "before": body, "after": []}
+    record = {"command": "apply", "by": {}, "started_at": "2025-01-01T00:00:00Z"}
+    record["repositories"] = {"prod/analytics": {"branch_lifecycle": step}}
+    (changed.tree / ".lakeplan/history/20250101T000000Z-00.json").write_text(json.dumps(record))
+    result = changed.lakeplan("history")
+    assert result.code == 3
+    assert "20250101T000000Z-00.json is damaged" in result.out
+    assert "1 applied" in result.out
+
+
 def it_shows_one_run(changed):
     run = runs(changed)[0]["run_id"]
     result = history(changed, "show", run)

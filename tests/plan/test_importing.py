@@ -57,6 +57,15 @@ def it_splits_into_files(split, files):
     assert sorted(made.files) == ["lakeplan.yaml", *files]
 
 
+def it_writes_no_two_files_that_differ_only_in_case_and_no_name_that_is_too_long():
+    owners = ("Data", "data", "x" * 300)
+    found = [Imported("prod", f"r{i}", GcRules(1), owner) for i, owner in enumerate(owners)]
+    made = make_tree(ONE, found, [], "owner")
+    assert sorted(made.files) == ["lakeplan.yaml", "repositories/Data.yaml", f"repositories/{'x' * 100}.yaml"]
+    assert "r0:" in made.files["repositories/Data.yaml"]
+    assert "r1:" in made.files["repositories/Data.yaml"]
+
+
 @pytest.mark.parametrize("days", [-1, 0, 36501])
 def it_leaves_out_what_no_tree_may_ask_for_and_says_so(days):
     made = make_tree(

@@ -50,6 +50,19 @@ def it_replaces_the_block_and_leaves_everything_else():
     )
 
 
+def it_keeps_the_line_ends_of_the_file():
+    text = TEXT.replace("\n", "\r\n")
+    lines = gc_lines(GcRules(7, {"main": 1}))
+    for change in (set_gc(text, "one", lines), set_gc(text, "prod/two", lines)):
+        assert change is not None
+        assert change.count("\n") == change.count("\r\n")
+    for start in (text, "apiVersion: lakeplan/v1\r\n"):
+        added = add_entry(start, "five", lines)
+        assert added is not None
+        assert added.count("\n") == added.count("\r\n")
+        assert yaml.safe_load(added)["repositories"]["five"]["gc"]["default_retention_days"] == 7
+
+
 def it_puts_a_block_first_where_there_is_none():
     changed = set_gc(TEXT, "prod/two", gc_lines(None))
     assert changed == TEXT.replace("    use: [", "    gc: clear\n    use: [")

@@ -46,7 +46,7 @@ Endpoints = Annotated[
     option("Name and URL of a server. Repeatable. Default: lakectl's endpoint, named prod.", "NAME=URL"),
 ]
 StateUrl = Annotated[str | None, option("State URL: s3://…, https://…blob… or file://…", "URL")]
-IGNORE, IGNORED = ".gitignore", ".lakeplan/\nplan.json\nplan.html\n"
+IGNORE, IGNORED = ".gitignore", ".lakeplan/\n.lakeplan-new-*\nplan.json\nplan.html\n"
 IGNORE_BY_HAND = f"{IGNORE} already exists: add .lakeplan/ and plan.json to it"
 
 
