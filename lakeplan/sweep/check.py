@@ -42,6 +42,7 @@ from lakeplan.sweep.documents import (
     NamedCommitsRow,
 )
 from lakeplan.sweep.hold_records import recorded_holds
+from lakeplan.sweep.inspection import newest_kept, pins_in
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
@@ -69,12 +70,12 @@ class Names(IntFlag):
 
     HEAD = 1
     RULES = 2
-    """The stored rules keep the commit, by the documented rule or by the server's walk. Without rules, this
-    is true of all commits."""
+    """The stored rules keep the commit, by the documented rule or by the server's walk, or it is one of the
+    newest that the tree keeps. Without rules, this is true of all commits."""
     TAG = 4
     HOLD = 8
     PROTECTED = 16
-    """A tag that ``safety.protected_tags`` matches: sweeps keep its commit."""
+    """A tag that ``DesiredRepository.kept_tags`` match: sweeps keep its commit."""
 
 
 NAMED_BY: dict[Names, NamedBy] = {
@@ -247,7 +248,7 @@ class _History:
         self.refs = refs
         self.graph = CommitGraph.from_refs(refs)
         self._default = site.repository.default_branch
-        self._protected_tags = site.desired.safety.protected_tags
+        self._protected_tags = site.desired.kept_tags
         zone = ZoneInfo(site.server.time_zone)
         holds = active_holds(site.desired.holds, now)
         self.held_prefixes = tuple(
@@ -272,6 +273,9 @@ class _History:
         ]
         held |= reachable(self._commits, branches)
         self.masks = self._masks(stored, now, zone, held)
+        for numbers in newest_kept(site, self.graph, pins_in(site, refs)).values():
+            for commit in numbers:
+                self.masks[commit] |= Names.RULES
         self._order = self._in_order()
 
     @cached_property

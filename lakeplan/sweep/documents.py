@@ -394,8 +394,8 @@ class CollectorRunsDocument(TypedDict):
 
 
 NamedBy = Literal["head", "rules", "tag", "protected-tag", "hold"]
-"""What names an object that must be stored: a HEAD, a commit that the rules keep, a tag, a tag in
-``safety.protected_tags``, or a hold."""
+"""What names an object that must be stored: a HEAD, a commit that the rules keep, a tag, a protected
+tag (``kept_tags``), or a hold."""
 
 
 class NamedCommitsRow(TypedDict):

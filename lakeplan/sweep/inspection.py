@@ -298,7 +298,7 @@ def _keep_rules(
     site: Site, stored: GcRules, refs: Refs, graph: CommitGraph, *, now: datetime, before: RulesBefore
 ) -> KeepRules:
     desired = site.desired
-    pins = _pins_in(site, refs)
+    pins = pins_in(site, refs)
     entries = {branch: days for branch, days in stored.branches.items() if branch in pins}
     expanded = None
     if isinstance(desired.gc, GcDesired):
@@ -311,15 +311,15 @@ def _keep_rules(
         margin_seconds=desired.sweep.margin_seconds,
         expanded=expanded,
         before=with_rules_of(before, entries) if isinstance(before, GcRules) else before,
-        protected_tags=(*desired.safety.protected_tags, *desired.pins.tags),
+        protected_tags=desired.kept_tags,
         holds=desired.holds,
         recorded=keep_held(site, refs, now),
-        newest=_newest(site, graph, pins),
+        newest=newest_kept(site, graph, pins),
         pins=pins,
     )
 
 
-def _newest(site: Site, graph: CommitGraph, pins: frozenset[str]) -> dict[str, frozenset[int]]:
+def newest_kept(site: Site, graph: CommitGraph, pins: frozenset[str]) -> dict[str, frozenset[int]]:
     """By branch: the newest commits that the tree keeps. Their pins may not exist yet, like those of tags."""
     zone, found = ZoneInfo(site.server.time_zone), dict[str, frozenset[int]]()
     for branch, _, numbers in newest_on(graph, pin_rules(site.desired).newest, zone, without=pins):
@@ -327,7 +327,7 @@ def _newest(site: Site, graph: CommitGraph, pins: frozenset[str]) -> dict[str, f
     return found
 
 
-def _pins_in(site: Site, refs: Refs) -> frozenset[str]:
+def pins_in(site: Site, refs: Refs) -> frozenset[str]:
     """The branches of the dump that are pins. A visible branch is never a pin, whatever its name."""
     if not any(has_pin_commit(branch.id, branch.commit_id) for branch in refs.branches):
         return frozenset()

@@ -293,6 +293,11 @@ class DesiredRepository:
         return setting.policies if isinstance(setting, PoliciesDesired) else ()
 
     @property
+    def kept_tags(self) -> tuple[str, ...]:
+        """Globs of the tags whose commits sweeps keep."""
+        return (*self.safety.protected_tags, *self.pins.tags)
+
+    @property
     def requires_pins(self) -> bool:
         newest = isinstance(self.gc, GcDesired) and any(rule.kept is not None for rule in self.gc.branches)
         return bool(newest or self.pins.tags or self.pins.holds or self.pins.at_risk)

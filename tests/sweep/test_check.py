@@ -115,6 +115,23 @@ def it_leaves_alone_what_has_expired(world: SweepWorld, repo: LakeRepository) ->
     assert checked(world)["complete"]
 
 
+@pytest.mark.parametrize("chosen", [{"min_commits": 4}, {"keep": {"daily": 4}}, {}], ids=str)
+def it_requires_the_commits_of_pins_that_do_not_exist_yet(
+    world: SweepWorld, repo: LakeRepository, chosen: dict[str, Any]
+) -> None:
+    """Sweeps keep them."""
+    (repo.folder / address_of(repo, "main~3")).unlink()
+    repo.tag("x1", "main~3")
+    rule = {"branch_id": "main", "retention_days": 7, **chosen}
+    world.gc = {"default_retention_days": 7, "branches": [rule]}
+    if not chosen:
+        world.pins = {"tags": ["x*"]}
+    (found,) = checked(world)["findings"]
+    assert found["named_by"] == (["rules", "tag"] if chosen else ["tag", "protected-tag"])
+    with pytest.raises(GateRefused, match="1 object that commits need is missing"):
+        check_before(world.site(), world.ports(), StepChecker(Runners().open))
+
+
 @pytest.mark.parametrize("size", [0, 5, 7])
 def it_names_an_object_of_another_size(world: SweepWorld, repo: LakeRepository, size: int) -> None:
     os.truncate(repo.folder / address_of(repo, "main"), size)

@@ -167,7 +167,7 @@ def known_of(
     return Known(
         refs=refs,
         holds=() if desired is None else desired.holds,
-        protected_tags=() if desired is None else desired.safety.protected_tags,
+        protected_tags=() if desired is None else desired.kept_tags,
         min_age_seconds=None if desired is None else desired.sweep.min_age_seconds,
         marks=partial(_marks, session, server, repository),
         others=partial(_others, session, server, repository) if other_repositories else None,
