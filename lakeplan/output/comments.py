@@ -31,15 +31,16 @@ _STALE = 5
 
 
 def branch_run_lines(repository: Json) -> str:
-    """The heading of a repository and a table of the branches that are deleted, or "" if there are none."""
+    """The heading of a repository, a table of the branches that are deleted, and the names of those that are
+    deleted within 30 days, or "" if there are none."""
     branches = repository["lifecycle"]
     if branches is None or repository["failure"] is not None:
         return ""
     title = f"\n#### {code(plan_changes.key_of(repository))}: branches, {prose(plan_settings.BY_RUN)}\n\n"
     if branches["unknown"]:
         return f"{title}The branches to delete could not be determined: {_brief(branches['unknown'])}\n\n"
-    going = plan_settings.deletions_of(repository)
-    if not going:
+    going, later = plan_settings.deletions_of(repository), plan_settings.deleted_later(repository)
+    if not going and not later:
         return ""
     headers = ("to delete", "created", "last write", "policy", "crossed", "has", "safe until", "then expire")
     more = f"\nand {count(len(going) - _SHOWN)} more in the plan file\n" if len(going) > _SHOWN else ""
@@ -48,9 +49,10 @@ def branch_run_lines(repository: Json) -> str:
         f"{count_of(len(going), 'branch')} now, {count(counts.get('plus_7_days', 0))} within 7 days,"
         f" {count(counts.get('plus_30_days', 0))} within 30 days, assuming no new writes.\n\n"
     )
-    return (
-        title + line + table(headers, [_row(b, Money.of(repository)) for b in going[:_SHOWN]]) + more + "\n"
-    )
+    rows = table(headers, [_row(b, Money.of(repository)) for b in going[:_SHOWN]]) if going else ""
+    soon = [b["branch_id"] for b in plan_settings.kept_branches(repository) if b["due"]][:later]
+    following = f"\nDeleted later: {names(soon, _BRANCHES, code)}\n" if soon else ""
+    return title + line + rows + more + following + "\n"
 
 
 def _row(branch: BranchEntry, cost: Money) -> list[str]:

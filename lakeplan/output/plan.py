@@ -95,7 +95,7 @@ def summary_parts(document: Json) -> list[list[str | Cell]]:
         parts = [[Cell("Plan:", "bold"), text], [Cell("Impact:", "bold"), " ", *_impact(summary)]]
     unread = sum(bool(r["lifecycle"] and r["lifecycle"]["unknown"]) for r in document["repositories"])
     if summary["branches_delete"] is not None:
-        parts.append([Cell("Branches:", "bold"), _branches(summary)])
+        parts.append([Cell("Branches:", "bold"), _branches(document)])
     if unread:
         unknown = Cell(f"UNKNOWN in {count_of(unread, 'repository')}", "bold red")
         parts.append([Cell("Branches to delete:", "bold"), " ", unknown, "."])
@@ -111,12 +111,16 @@ def summary_text(document: Json) -> str:
     return " ".join("".join(p.text if isinstance(p, Cell) else p for p in part) for part in parts)
 
 
-def _branches(summary: Json) -> str:
+def _branches(document: Json) -> str:
     """The branches that the next ``branches run`` deletes, and the data that then expires."""
-    going, keep = summary["branches_delete"], count(summary["branches_keep"])
+    summary = document["summary"]
+    going, keep = summary["branches_delete"], f"{count(summary['branches_keep'])} kept"
+    later = sum(map(plan_settings.deleted_later, plan_settings.with_branches(document["repositories"])))
+    if later:
+        keep += f", {count(later)} of them for at most 30 days"
     if not going:
-        return f" none to delete, {keep} kept."
-    text = f" {count(going)} to be deleted by `lakeplan branches run`, {keep} kept"
+        return f" none to delete{' now' if later else ''}, {keep}."
+    text = f" {count(going)} to be deleted by `lakeplan branches run`, {keep}"
     if summary["objects_follow"] is None:
         return f"{text}; the data that expires as a result is unknown."
     if not summary["objects_follow"]:

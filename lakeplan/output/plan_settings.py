@@ -192,6 +192,12 @@ def deletions_of(repository: Json) -> list[BranchEntry]:
     return [b for b in repository["lifecycle"]["branches"] if b["verdict"] == "delete"]
 
 
+def deleted_later(repository: Json) -> int:
+    """Return how many branches are kept now, but are deleted within 30 days if nobody writes to them."""
+    month: int = repository["lifecycle"]["deletions"].get("plus_30_days", 0)
+    return max(0, month - len(deletions_of(repository)))
+
+
 def kept_branches(repository: Json) -> list[BranchEntry]:
     """Return the branches that are kept, beginning with those that are deleted soonest."""
     kept = [b for b in repository["lifecycle"]["branches"] if b["verdict"] != "delete"]

@@ -170,4 +170,16 @@ def it_does_not_take_unread_objects_for_none(plans: Any, show: Any) -> None:
     found = replace(found, totals={n: replace(t, objects=None) for n, t in found.totals.items()})
     text = show(render_plan, document(plans, found), 120)
     assert "3 commits, objects unknown" in text
-    assert "the data that expires as a result is unknown" in text
+    assert "the data that expires as a result is unknown" in " ".join(text.split())
+
+
+def it_shows_branches_that_are_deleted_within_30_days_if_none_is_deleted_now(plans: Any, show: Any) -> None:
+    soon = row(plans, "idle|one", "not_crossed", due=plans.as_of + timedelta(days=3))
+    never = row(plans, "main", "default_branch")
+    made = document(plans, branches(plans, never, soon))
+    comment = render_markdown(made)
+    summary = "Branches: none to delete now, 2 kept, 1 of them for at most 30 days."
+    assert summary in comment
+    assert summary in " ".join(show(render_plan, made, 120).split())
+    assert "0 branches now, 1 within 7 days, 1 within 30 days" in comment
+    assert "Deleted later: <code>idle&#124;one</code>\n" in comment
