@@ -1,8 +1,8 @@
 """Comments on a pull request: a plan, the result of an apply, and short answers.
 
 A plan begins with its summary, weakened settings and the gates that block it. A table for each repository
-follows, with folded details. Comments have a size limit: details are cut first, then tables, beginning with
-the repositories that change least, and the comment says so. Weakened settings and gates are never cut: if
+follows, with folded details. Comments have a size limit: details are cut first, then tables, except for their
+impact and deleted branches, beginning with the repositories that change least, and the comment says so. Weakened settings and gates are never cut: if
 there are very many, only the first of each kind are shown. The comment of an apply begins with how it ended
 and what to do.
 """
@@ -44,15 +44,22 @@ def branch_run_lines(repository: Json) -> str:
         return ""
     headers = ("to delete", "created", "last write", "policy", "crossed", "has", "safe until", "then expire")
     more = f"\nand {count(len(going) - _SHOWN)} more in the plan file\n" if len(going) > _SHOWN else ""
-    counts = branches["deletions"]
-    line = (
-        f"{count_of(len(going), 'branch')} now, {count(counts.get('plus_7_days', 0))} within 7 days,"
-        f" {count(counts.get('plus_30_days', 0))} within 30 days, assuming no new writes.\n\n"
-    )
+    line = f"{_run_counts(repository)}\n\n"
     rows = table(headers, [_row(b, Money.of(repository)) for b in going[:_SHOWN]]) if going else ""
     soon = [b["branch_id"] for b in plan_settings.kept_branches(repository) if b["due"]][:later]
     following = f"\nDeleted later: {names(soon, _BRANCHES, code)}\n" if soon else ""
     return title + line + rows + more + following + "\n"
+
+
+def _run_counts(repository: Json) -> str:
+    branches = repository["lifecycle"]
+    if branches["unknown"]:
+        return UNKNOWN
+    now, week, month = (branches["deletions"].get(h, 0) for h in ("now", "plus_7_days", "plus_30_days"))
+    return (
+        f"{count_of(now, 'branch')} now, {count(week)} within 7 days, {count(month)} within 30 days, assuming"
+        " no new writes."
+    )
 
 
 def _row(branch: BranchEntry, cost: Money) -> list[str]:
@@ -96,6 +103,22 @@ _CHANGES = 200
 _PREFIXES = 5
 _TAGS = 10
 _BRANCHES = 10
+
+
+def essence_of(repository: Json) -> str:
+    """Return the impact of a repository and the branches that policies delete, for a comment that has no room
+    for its changes."""
+    lines = []
+    if plan_changes.writes(repository):
+        lines.append(headline(repository))
+        for _, setting in plan_settings.settings_of(repository):
+            lines += map(prose, _deletions(setting))
+    if branch_run_lines(repository):
+        going = [b["branch_id"] for b in plan_settings.deletions_of(repository)]
+        lines.append(f"Branches, {prose(plan_settings.BY_RUN)}: {_run_counts(repository)}")
+        lines.append(names(going, _BRANCHES, code))
+    text = "\n".join(filter(None, lines))
+    return f"\n#### {code(plan_changes.key_of(repository))}\n\n{text}\n"
 
 
 def loudest_first(repository: Json) -> tuple[int, int, str]:
@@ -242,7 +265,7 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
     """Return the comment of a plan, never longer than ``limit`` (at least 8,000), however the host counts
     length."""
     blocks = [
-        _Block(plan_changes.key_of(r), changes_of(r), details_of(r))
+        _Block(plan_changes.key_of(r), changes_of(r), details_of(r), essence_of(r))
         for r in sorted(_shown(document), key=loudest_first)
     ]
     room = limit - _NOTE
@@ -270,15 +293,27 @@ class _Block:
     key: str
     changes: str
     details: str
+    essence: str
 
 
 def _fitting(blocks: Sequence[_Block], room: int) -> str:
-    """Return as much as fits: tables first, then details. A part that is too long does not exclude those
-    after it."""
-    shown = _that_fit({b.key: length(b.changes) for b in blocks}, room)
-    left = room - sum(length(b.changes) for b in blocks if b.key in shown)
+    """Return as much as fits: the essence of each repository first, then tables instead of it, then details.
+    A part that is too long does not exclude those after it."""
+    essence = {b.key: length(b.essence) for b in blocks}
+    named = _that_fit(essence, room)
+    left = room - sum(essence[key] for key in named)
+    more = {b.key: length(b.changes) - (essence[b.key] if b.key in named else 0) for b in blocks}
+    shown = _that_fit(more, left)
+    left -= sum(more[key] for key in shown)
     detailed = _that_fit({b.key: length(b.details) for b in blocks if b.key in shown}, left)
-    text = "".join(b.changes + (b.details if b.key in detailed else "") for b in blocks if b.key in shown)
+    text = "".join(
+        b.changes + (b.details if b.key in detailed else "")
+        if b.key in shown
+        else b.essence
+        if b.key in named
+        else ""
+        for b in blocks
+    )
     cut = []
     if len(detailed) < len(blocks):
         cut.append(f"the details of {_several([b.key for b in blocks if b.key not in detailed])}")

@@ -189,3 +189,15 @@ def it_says_of_a_retired_pin_that_nobody_asks_for_it(show: Any) -> None:
     text = show(pins_of, pinned(state="retired", retention_days=None, objects=None, size_bytes=None), 60)
     assert "      no longer required\n" in text
     assert "rule default" in text
+
+
+def it_cuts_no_impact_and_no_branch_that_policies_delete_from_a_comment(plans: Any) -> None:
+    days = {f"b{number:05}": number for number in range(1, 3_000)}
+    before, after = GcRules(28, days), GcRules(28, {name: 2 * number for name, number in days.items()})
+    fate = BranchFate("old|one", "ab" * 32, plans.as_of, None, "features", plans.as_of, None)
+    made = policies(STORED, WANTED, fates=(fate,), deletions={"now": 1, "plus_30_days": 1})
+    long = plans.repository("long", before, after, branch_lifecycle=made)
+    text = render_markdown(to_document(plans.make(long)))
+    assert "the changes of 1 repository (<code>prod/long</code>)" in text
+    assert "#### <code>prod/long</code>\n\nImpact: " in text
+    assert "branches newly deleted: 1 now, 1 within 30 days: old&#124;one" in text
