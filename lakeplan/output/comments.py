@@ -1,10 +1,10 @@
 """Comments on a pull request: a plan, the result of an apply, and short answers.
 
 A plan begins with its summary, weakened settings and the gates that block it. A table for each repository
-follows, with folded details. Comments have a size limit: details are cut first, then tables, except for their
-impact and deleted branches, beginning with the repositories that change least, and the comment says so. Weakened settings and gates are never cut: if
-there are very many, only the first of each kind are shown. The comment of an apply begins with how it ended
-and what to do.
+follows, with folded details. Comments have a size limit: details are cut first, then tables, beginning with
+the repositories that change least, and the comment says so. The impact and deleted branches of such a
+repository remain. Weakened settings and gates are never cut: if there are very many, only the first of each
+kind are shown. The comment of an apply begins with how it ended and what to do.
 """
 
 from __future__ import annotations
