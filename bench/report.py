@@ -25,8 +25,7 @@ from lakeplan.output.report import render_report
 from lakeplan.plan.impact import simulated
 from lakeplan.plan.page import History, judge_history, report_page_document
 from lakeplan.review.differences import action_of, diff_rules
-from lakeplan.values.plan import Plan, PrefixImpact, RepositoryPlan
-from lakeplan.values.plan_parts import BranchFate, PoliciesPlan, SettingChange
+from lakeplan.values.plan import BranchFate, Plan, PoliciesPlan, PrefixImpact, RepositoryPlan, SettingChange
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import Policy

@@ -21,7 +21,7 @@ from lakeplan.branches.run import Reviewed
 from lakeplan.branches.undo import BranchRestored, Restored, UndoReport
 from lakeplan.errors import ExitCode, FormatError
 from lakeplan.review.base import ReviewedSettings
-from lakeplan.values.branches import MomentTotal
+from lakeplan.values.branches import MomentTotal, branch_row
 from lakeplan.values.desired import PriceRow
 from lakeplan.values.documents import (
     BranchEntry,
@@ -35,7 +35,6 @@ from lakeplan.values.documents import (
 )
 from lakeplan.values.plan import Failure, GateOutcome
 from lakeplan.values.plan_document import decode, encode
-from lakeplan.values.plan_parts import branch_row
 from lakeplan.values.records import any_moment, moment_in, utc_second_text
 
 PLAN_FORMAT: Final = "lakeplan.lifecycle-plan/v1"

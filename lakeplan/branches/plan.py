@@ -20,11 +20,10 @@ from lakeplan.state.clocks import clock_warning
 from lakeplan.state.store import ListedOnce
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
-from lakeplan.values.branches import SETTLED, BranchOutlook
+from lakeplan.values.branches import SETTLED, BranchOutlook, branch_row
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired
 from lakeplan.values.gates import WHOLE_PLAN
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
-from lakeplan.values.plan_parts import branch_row
 from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.simulation import ImpactResult
 

@@ -12,7 +12,7 @@ from lakeplan.retention.patterns import BRANCH_NAMES, Budget, TooManyGlobs, is_g
 from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep
 from lakeplan.values.cron import parse_cron
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired
-from lakeplan.values.plan_parts import BranchFate
+from lakeplan.values.plan import BranchFate
 from lakeplan.values.repository import Branch
 from lakeplan.values.settings import BranchFacts, Evidence, Policy
 from lakeplan.values.sweep import Hold

@@ -25,8 +25,7 @@ from lakeplan.review.differences import diff_rules, same_setting, what_changed, 
 from lakeplan.review.run import GC, Applied, Outcome, Run, WritableServer, read_back
 from lakeplan.state.store import RunJournal, record_applied, record_attempt, record_forecast, record_setting
 from lakeplan.stores.protocols import StateWriter
-from lakeplan.values.plan import RepositoryPlan
-from lakeplan.values.plan_parts import ObjectRulesPlan, PoliciesPlan
+from lakeplan.values.plan import ObjectRulesPlan, PoliciesPlan, RepositoryPlan
 from lakeplan.values.rules import GcRules, etag_of
 from lakeplan.values.settings import Policy, SettingItem, SettingKind, item_body, setting_etag
 from lakeplan.values.simulation import Amount

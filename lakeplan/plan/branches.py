@@ -19,10 +19,9 @@ from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.retention.keep import active_holds, names_branch, tags_on
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
-from lakeplan.values.branches import Keep, PullRequest, StagedData
+from lakeplan.values.branches import BranchRow, Keep, PullRequest, StagedData, branch_row
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired, ServerConfig
-from lakeplan.values.plan import Horizon
-from lakeplan.values.plan_parts import BranchesPlan, BranchFate, BranchRow, PoliciesPlan, branch_row
+from lakeplan.values.plan import BranchesPlan, BranchFate, Horizon, PoliciesPlan
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import GcRules

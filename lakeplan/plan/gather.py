@@ -40,8 +40,7 @@ from lakeplan.values.desired import (
     ServerConfig,
 )
 from lakeplan.values.pins import NAME_TAKEN, PinsPlan
-from lakeplan.values.plan import Failure, Horizon, RepositoryPlan
-from lakeplan.values.plan_parts import BranchFate, ObjectRulesPlan, PoliciesPlan
+from lakeplan.values.plan import BranchFate, Failure, Horizon, ObjectRulesPlan, PoliciesPlan, RepositoryPlan
 from lakeplan.values.repository import Branch, Refs, Repository
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import ObjectRule, Policy, SettingKind, Stored

@@ -20,14 +20,15 @@ from lakeplan.retention.rules import DAY_US, NEVER_EXPIRES, DocumentedRule, Serv
 from lakeplan.values.plan import (
     STAGED_DATA,
     Backlog,
+    Bit,
     Horizon,
     HorizonImpact,
     Impact,
     ImpactStatus,
     PrefixImpact,
+    Shown,
     TagLoss,
 )
-from lakeplan.values.plan_parts import Bit, Shown
 from lakeplan.values.rules import GcRules
 from lakeplan.values.shown_records import RECORD, commit_digests, packed
 from lakeplan.values.simulation import Amount, ImpactResult, Transition

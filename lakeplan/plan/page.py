@@ -27,9 +27,8 @@ from lakeplan.retention.rules import (
     to_us,
 )
 from lakeplan.values.pins import Pin, PinState
-from lakeplan.values.plan import Horizon, Plan, RepositoryPlan
+from lakeplan.values.plan import BranchFate, Horizon, Plan, RepositoryPlan
 from lakeplan.values.plan_document import to_document
-from lakeplan.values.plan_parts import BranchFate
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Branch, Refs
 from lakeplan.values.rules import GcRules

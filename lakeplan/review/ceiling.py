@@ -10,8 +10,17 @@ from typing import Any
 
 from lakeplan.review.differences import same_setting, what_changed
 from lakeplan.values.desired import Safety
-from lakeplan.values.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
-from lakeplan.values.plan_parts import Bit, ObjectRulesPlan, PoliciesPlan
+from lakeplan.values.plan import (
+    Bit,
+    Horizon,
+    HorizonImpact,
+    Impact,
+    ImpactStatus,
+    ObjectRulesPlan,
+    Plan,
+    PoliciesPlan,
+    RepositoryPlan,
+)
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import duration_text
 from lakeplan.values.units import count_of

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
-from lakeplan.values.plan import ValueChange
-from lakeplan.values.plan_parts import SettingChange
+from lakeplan.values.plan import SettingChange, ValueChange
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import ObjectRule, Policy, SettingItem, canonical, duration_text
 

@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 
 from lakeplan.errors import UsageError
 from lakeplan.retention.patterns import names_repository
+from lakeplan.values.branches import BranchRow
 from lakeplan.values.desired import Override, Safety
 from lakeplan.values.gates import (
     ADOPTION,
@@ -43,7 +44,6 @@ from lakeplan.values.plan import (
     ImpactStatus,
     RepositoryPlan,
 )
-from lakeplan.values.plan_parts import BranchRow
 from lakeplan.values.rules import Action
 from lakeplan.values.units import count_of
 

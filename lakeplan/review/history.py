@@ -11,8 +11,8 @@ from lakeplan.errors import FormatError, LakeplanError, UsageError
 from lakeplan.review.differences import diff_rules, diff_setting
 from lakeplan.stores.protocols import StateReader
 from lakeplan.values import records
+from lakeplan.values.plan import NOT_IN_DOCUMENT
 from lakeplan.values.plan_document import decode, encode, rules_from_body
-from lakeplan.values.plan_parts import NOT_IN_DOCUMENT
 from lakeplan.values.rules import ActionName, GcRules, RulesBody
 from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
 

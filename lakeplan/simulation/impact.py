@@ -26,7 +26,7 @@ from lakeplan.simulation.requests import Facts, ImpactRequest, union
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import WorkItem
-from lakeplan.values.plan_parts import RECORD_BYTES
+from lakeplan.values.plan import RECORD_BYTES
 from lakeplan.values.progress import Progress, Silent
 from lakeplan.values.simulation import (
     Amount,

@@ -14,7 +14,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.stores.protocols import NamespaceReader, SweepStore
 from lakeplan.values.objects import StoredObject
-from lakeplan.values.plan_parts import Bit
+from lakeplan.values.plan import Bit
 from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import Amount, ImpactResult, RunnerChoice, Transition
 from lakeplan.values.sweep import Deletion, Marked, Part, PartResult, UncommittedRun, Versions

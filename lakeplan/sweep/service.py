@@ -54,8 +54,7 @@ from lakeplan.sweep.run import run_sweep
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.documents import error_rows
-from lakeplan.values.plan import Plan
-from lakeplan.values.plan_parts import Bit
+from lakeplan.values.plan import Bit, Plan
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Repository
 from lakeplan.values.shown_records import Digests, count_absent, object_digests

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from lakeplan.values.settings import BranchFacts
+from lakeplan.values.settings import BranchFacts, Evidence
 
 NOTHING_STAGED = ""
 """The fingerprint of no uncommitted changes."""
@@ -117,8 +117,7 @@ class Consequence:
 
 
 MAX_STALE = 20
-"""The maximum number of stale branches per repository whose objects are counted separately, starting with the
-longest idle."""
+"""The most stale branches of a repository whose objects are counted separately, the longest idle first."""
 
 
 @dataclass(frozen=True)
@@ -166,3 +165,85 @@ class BranchOutlook:
     @property
     def id(self) -> str:
         return self.facts.branch_id
+
+
+BY_POLICY = "policy"
+"""The reason of a branch that is deleted."""
+_AWAITS_NOTICE = frozenset(keep.value for keep in AWAITS_NOTICE)
+_DELETED_WHEN_DUE = _AWAITS_NOTICE | {Keep.NOT_CROSSED.value, Keep.EXEMPTED.value}
+
+
+@dataclass(frozen=True)
+class BranchRow:
+    """A branch in a document. ``verdict`` is ``delete`` or ``keep``. ``reason`` is ``policy`` or a value of
+    ``Keep``. ``uncommitted`` is None if it was not read, because the branch is kept anyway. ``only_here`` is
+    None if the branch is not stale."""
+
+    branch_id: str
+    commit_id: str
+    hidden: bool
+    verdict: str
+    reason: str
+    policy: str | None
+    since: datetime | None
+    due: datetime | None
+    created: datetime | None
+    created_evidence: Evidence | None
+    last_write: datetime | None
+    last_write_evidence: Evidence | None
+    uncommitted: int | None
+    uncommitted_more: bool
+    pulls: tuple[str, ...]
+    tags: tuple[str, ...]
+    safe_until: datetime | None
+    follows: Consequence | None
+    notes: tuple[str, ...]
+    only_here: OnlyHere | None = None
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.reason == BY_POLICY
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether it is deleted, now or after its notice period."""
+        return self.is_deleted or self.reason in _AWAITS_NOTICE
+
+    def is_deleted_by(self, moment: datetime) -> bool:
+        """Return whether it is deleted by ``moment`` without new writes. Uncommitted changes may still keep
+        it."""
+        is_due = self.due is not None and self.due <= moment
+        return self.is_deleted or (is_due and self.reason in _DELETED_WHEN_DUE)
+
+
+def branch_row(outlook: BranchOutlook) -> BranchRow:
+    """Return the branch as documents show it, with times to the second."""
+    facts, verdict, staged = outlook.facts, outlook.verdict, outlook.staged
+    return BranchRow(
+        facts.branch_id,
+        facts.commit_id,
+        facts.hidden,
+        verdict="delete" if verdict.deletes else "keep",
+        reason=BY_POLICY if verdict.kept_by is None else verdict.kept_by.value,
+        policy=verdict.policy,
+        since=_second(verdict.since),
+        due=_second(verdict.due),
+        created=_second(facts.created),
+        created_evidence=facts.created_evidence,
+        last_write=_second(facts.last_write),
+        last_write_evidence=facts.last_write_evidence,
+        uncommitted=None if staged is None else len(staged.changes),
+        uncommitted_more=staged.more if staged is not None else False,
+        pulls=tuple(pull.id for pull in outlook.pulls),
+        tags=outlook.tags,
+        safe_until=_second(outlook.safe_until),
+        follows=outlook.follows,
+        notes=outlook.notes,
+        only_here=None
+        if outlook.only_here is None
+        else replace(outlook.only_here, idle_since=outlook.only_here.idle_since.replace(microsecond=0)),
+    )
+
+
+def _second(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.replace(microsecond=0)

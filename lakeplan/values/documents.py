@@ -128,7 +128,7 @@ class Losses(TypedDict):
 
 
 class BranchEntry(Losses):
-    """``values.plan_parts.BranchRow``."""
+    """``values.branches.BranchRow``."""
 
     branch_id: str
     commit_id: str

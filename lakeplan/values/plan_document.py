@@ -18,8 +18,15 @@ from lakeplan.errors import LakeplanError
 from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json
 from lakeplan.values.branches import SETTLED
 from lakeplan.values.documents import format_problem
-from lakeplan.values.plan import PLAN_FORMAT, Horizon, Plan, RepositoryPlan
-from lakeplan.values.plan_parts import INLINE_RECORDS, RECORD_BYTES, Shown
+from lakeplan.values.plan import (
+    INLINE_RECORDS,
+    PLAN_FORMAT,
+    RECORD_BYTES,
+    Horizon,
+    Plan,
+    RepositoryPlan,
+    Shown,
+)
 from lakeplan.values.records import json_digest, moment_in, utc_text, without_duplicates
 from lakeplan.values.rules import Action, GcRules
 

@@ -1,4 +1,4 @@
-"""The records of ``plan_parts`` as columns."""
+"""The records of ``plan.Shown`` as columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lakeplan.values.plan_parts import Bit
+from lakeplan.values.plan import Bit
 
 RECORD = np.dtype([("digest", "S16"), ("bits", "u1")])
 Digests = npt.NDArray[np.bytes_]

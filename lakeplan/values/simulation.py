@@ -117,7 +117,7 @@ class ImpactResult(_ByMask):
     Nothing is read if no object can expire in any transition: ``by_mask`` is then empty, ``ranges_read`` is
     0, and all transitions are zero. ``prefixes`` has at most the 1,000 largest rows. Figures are upper
     bounds: they come from metadata, which also names objects that are no longer stored. ``shown`` are the
-    records of the objects that were requested by name (``lakeplan.values.plan_parts``), or None if there are
+    records of the objects that were requested by name (``plan.Shown``), or None if there are
     too many. ``runner`` is None if nothing was read. ``stored`` does not reduce the other figures.
     """
 

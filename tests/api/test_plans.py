@@ -10,9 +10,8 @@ import pytest
 
 from lakeplan.api import objects_path, read_plan
 from lakeplan.errors import LakeplanError
-from lakeplan.values.plan import Impact, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.values.plan import Bit, Impact, ImpactStatus, Plan, RepositoryPlan, Shown
 from lakeplan.values.plan_document import dump_objects, dump_plan
-from lakeplan.values.plan_parts import Bit, Shown
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.shown_records import Records, object_digests, packed
 

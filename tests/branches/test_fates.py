@@ -20,7 +20,7 @@ from lakeplan.branches.verdicts import (
     judge_branch,
 )
 from lakeplan.values.branches import BranchOutlook
-from lakeplan.values.plan_parts import BranchFate
+from lakeplan.values.plan import BranchFate
 from lakeplan.values.repository import Branch
 from lakeplan.values.settings import BranchFacts, Evidence, Policy
 from lakeplan.values.sweep import Hold

@@ -14,10 +14,9 @@ from lakeplan.branches.documents import plan_document
 from lakeplan.branches.notices import LAPSE, read_exemptions, read_notices
 from lakeplan.errors import FormatError, LakeplanError, StorageError, UsageError, WriteConflict
 from lakeplan.review.history import list_runs
-from lakeplan.values.branches import Keep
+from lakeplan.values.branches import Keep, branch_row
 from lakeplan.values.desired import Safety
 from lakeplan.values.notify import Event, Item, SentMessage
-from lakeplan.values.plan_parts import branch_row
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchSettings, Policy
 from lakeplan.values.sweep import Hold

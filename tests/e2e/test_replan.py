@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.values.plan_parts import Bit
+from lakeplan.values.plan import Bit
 from lakeplan.values.shown_records import Records, object_digests
 from tests.commits_csv import read_commits_csv
 

@@ -8,8 +8,16 @@ from typing import Any
 
 from lakeplan.plan.page import History, report_page_document
 from lakeplan.review.differences import action_of, diff_rules
-from lakeplan.values.plan import Impact, ImpactStatus, Plan, PrefixImpact, RepositoryPlan
-from lakeplan.values.plan_parts import BranchFate, PoliciesPlan, SettingChange
+from lakeplan.values.plan import (
+    BranchFate,
+    Impact,
+    ImpactStatus,
+    Plan,
+    PoliciesPlan,
+    PrefixImpact,
+    RepositoryPlan,
+    SettingChange,
+)
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import Policy

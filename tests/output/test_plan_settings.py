@@ -16,9 +16,16 @@ from lakeplan.output.plan import render_plan
 from lakeplan.output.plan_settings import render_pins
 from lakeplan.output.show import render_repository
 from lakeplan.review.differences import action_of_setting, diff_setting, is_reordering
-from lakeplan.values.plan import Horizon, Impact, ImpactStatus, RepositoryPlan
+from lakeplan.values.plan import (
+    BranchFate,
+    Horizon,
+    Impact,
+    ImpactStatus,
+    ObjectRulesPlan,
+    PoliciesPlan,
+    RepositoryPlan,
+)
 from lakeplan.values.plan_document import to_document
-from lakeplan.values.plan_parts import BranchFate, ObjectRulesPlan, PoliciesPlan
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import ObjectRule, Policy
 

@@ -19,9 +19,8 @@ from lakeplan.output.redact import redact_plan, redact_text, redacted
 from lakeplan.output.show import render_repository
 from lakeplan.review.ceiling import stale_reasons
 from lakeplan.values.desired import Safety
-from lakeplan.values.plan import SweepGuard, WeakenedSetting
+from lakeplan.values.plan import ObjectRulesPlan, SettingChange, SweepGuard, WeakenedSetting
 from lakeplan.values.plan_document import dump_plan, load_plan, to_document
-from lakeplan.values.plan_parts import ObjectRulesPlan, SettingChange
 from lakeplan.values.rules import Action
 from lakeplan.values.settings import ObjectRule
 from lakeplan.values.sweep import Hold, SweepSettings

@@ -12,8 +12,16 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.review import ceiling, gates
 from lakeplan.review.differences import action_of_setting, diff_setting
 from lakeplan.values.desired import Override, Safety, Source
-from lakeplan.values.plan import GateOutcome, Horizon, Impact, ImpactStatus, RepositoryPlan
-from lakeplan.values.plan_parts import BranchFate, ObjectRulesPlan, PoliciesPlan
+from lakeplan.values.plan import (
+    BranchFate,
+    GateOutcome,
+    Horizon,
+    Impact,
+    ImpactStatus,
+    ObjectRulesPlan,
+    PoliciesPlan,
+    RepositoryPlan,
+)
 from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import ObjectRule, Policy

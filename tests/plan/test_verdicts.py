@@ -27,14 +27,15 @@ from lakeplan.retention.rules import to_us
 from lakeplan.values.plan import (
     STAGED_DATA,
     Backlog,
+    Bit,
     Horizon,
     HorizonImpact,
     Impact,
     ImpactStatus,
     PrefixImpact,
+    Shown,
     TagLoss,
 )
-from lakeplan.values.plan_parts import Bit, Shown
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.shown_records import commit_digests, object_digests, packed

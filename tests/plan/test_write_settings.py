@@ -15,8 +15,7 @@ from lakeplan.plan.writing import write
 from lakeplan.review.differences import action_of, action_of_setting, diff_setting
 from lakeplan.review.run import ApplyPorts, ApplyReport, Run
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.plan import Plan, RepositoryPlan
-from lakeplan.values.plan_parts import ObjectRulesPlan, PoliciesPlan
+from lakeplan.values.plan import ObjectRulesPlan, Plan, PoliciesPlan, RepositoryPlan
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import ObjectRule, Policy, SettingKind, Stored

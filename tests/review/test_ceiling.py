@@ -11,8 +11,20 @@ from lakeplan.review import ceiling
 from lakeplan.review.differences import what_changed
 from lakeplan.values.desired import Safety
 from lakeplan.values.pins import PinRow, PinsPlan, PinState
-from lakeplan.values.plan import Horizon, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan, TagLoss
-from lakeplan.values.plan_parts import Bit, BranchFate, PoliciesPlan, SettingChange, Shown
+from lakeplan.values.plan import (
+    Bit,
+    BranchFate,
+    Horizon,
+    HorizonImpact,
+    Impact,
+    ImpactStatus,
+    Plan,
+    PoliciesPlan,
+    RepositoryPlan,
+    SettingChange,
+    Shown,
+    TagLoss,
+)
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import Policy
 from lakeplan.values.shown_records import commit_digests, object_digests, packed

@@ -26,10 +26,12 @@ from lakeplan.values.plan import (
     HorizonImpact,
     Impact,
     ImpactStatus,
+    ObjectRulesPlan,
+    PoliciesPlan,
     RepositoryPlan,
+    SettingChange,
     TagLoss,
 )
-from lakeplan.values.plan_parts import ObjectRulesPlan, PoliciesPlan, SettingChange
 from lakeplan.values.rules import Action, GcRules
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

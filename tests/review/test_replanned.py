@@ -11,8 +11,20 @@ from hypothesis import strategies as st
 
 from lakeplan.review import ceiling
 from lakeplan.values.desired import Safety
-from lakeplan.values.plan import Horizon, HorizonImpact, Impact, ImpactStatus, RepositoryPlan, TagLoss
-from lakeplan.values.plan_parts import Bit, BranchFate, ObjectRulesPlan, PoliciesPlan, SettingChange, Shown
+from lakeplan.values.plan import (
+    Bit,
+    BranchFate,
+    Horizon,
+    HorizonImpact,
+    Impact,
+    ImpactStatus,
+    ObjectRulesPlan,
+    PoliciesPlan,
+    RepositoryPlan,
+    SettingChange,
+    Shown,
+    TagLoss,
+)
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.shown_records import object_digests, packed
 

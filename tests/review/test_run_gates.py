@@ -8,10 +8,9 @@ from datetime import date, datetime, timezone
 import pytest
 
 from lakeplan.review.gates import GateOverrides, plan_gates, repository_gates
-from lakeplan.values.branches import Consequence
+from lakeplan.values.branches import BranchRow, Consequence
 from lakeplan.values.desired import Override, Safety, Source
-from lakeplan.values.plan import Failure, Plan, RepositoryPlan
-from lakeplan.values.plan_parts import BranchesPlan, BranchRow
+from lakeplan.values.plan import BranchesPlan, Failure, Plan, RepositoryPlan
 from lakeplan.values.rules import Action
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -19,8 +19,7 @@ from lakeplan.values.desired import (
     Source,
 )
 from lakeplan.values.pins import Kept
-from lakeplan.values.plan import RepositoryPlan, SweepGuard, WeakenedSetting
-from lakeplan.values.plan_parts import ObjectRulesPlan, SettingChange
+from lakeplan.values.plan import ObjectRulesPlan, RepositoryPlan, SettingChange, SweepGuard, WeakenedSetting
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import ObjectRule, Policy
 from lakeplan.values.sweep import Hold

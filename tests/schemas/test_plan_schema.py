@@ -29,13 +29,15 @@ from lakeplan.output.plan import render_plan
 from lakeplan.output.show import render_repository
 from lakeplan.review.differences import action_of, diff_rules
 from lakeplan.tree.schemas import load_schema
-from lakeplan.values.branches import Consequence, Keep, MomentTotal, OnlyHere
+from lakeplan.values.branches import BranchRow, Consequence, Keep, MomentTotal, OnlyHere
 from lakeplan.values.desired import Price
 from lakeplan.values.pins import PinRow, PinsPlan
 from lakeplan.values.plan import (
     APPLY,
     BRANCHES_RUN,
     Backlog,
+    BranchesPlan,
+    BranchFate,
     Failure,
     GateOutcome,
     GateResult,
@@ -43,21 +45,16 @@ from lakeplan.values.plan import (
     HorizonImpact,
     Impact,
     ImpactStatus,
+    ObjectRulesPlan,
     Plan,
+    PoliciesPlan,
     PrefixImpact,
     RepositoryPlan,
+    SettingChange,
     TagLoss,
     WeakenedSetting,
 )
 from lakeplan.values.plan_document import digest_of, dump_plan, load_plan, to_document
-from lakeplan.values.plan_parts import (
-    BranchesPlan,
-    BranchFate,
-    BranchRow,
-    ObjectRulesPlan,
-    PoliciesPlan,
-    SettingChange,
-)
 from lakeplan.values.rules import Action, GcRules
 from lakeplan.values.settings import Evidence, ObjectRule, Policy
 from lakeplan.values.simulation import RunnerChoice

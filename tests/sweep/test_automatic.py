@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from lakeplan.sweep.service import AutomaticEnd, sweep_marks
-from lakeplan.values.plan_parts import Bit
+from lakeplan.values.plan import Bit
 from lakeplan.values.shown_records import Digests, Records, object_digests, packed
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld

@@ -41,7 +41,7 @@ from lakeplan.sweep.service import (
     stage_of,
     sweep_marks,
 )
-from lakeplan.values.plan_parts import Bit
+from lakeplan.values.plan import Bit
 from lakeplan.values.records import utc_text
 from lakeplan.values.shown_records import Records, object_digests, packed
 from lakeplan.values.simulation import Amount

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.values.plan_parts import Bit, Shown
+from lakeplan.values.plan import Bit, Shown
 from lakeplan.values.shown_records import RECORD, Digests, Records, count_absent, object_digests, packed
 
 RAW = st.binary(min_size=16, max_size=16) | st.sampled_from([bytes(16), b"a" + bytes(15), b"\xff" * 16])
