@@ -335,8 +335,13 @@ def _replayed(
     planned = reviewed.as_of - ceiling.CLOCK_SKEW
     left = {key: config for key, config in left.items() if _is_applied_since(key, config, planned, state)}
     later, problems = dict[str, str](), list[str]()
-    for run in (since.record for since in runs_since(state, planned)) if left else ():
-        if run is None or run.command != "apply" or run.run_id == own:
+    for since in runs_since(state, planned) if left else ():
+        if (run := since.record) is None:
+            why = (
+                f"the state's record {since.key} is damaged, and could be that of an earlier run of this plan"
+            )
+            return [f"{key}: {why}" for key in sorted(left)]
+        if run.command != "apply" or run.run_id == own:
             continue
         is_same = run.plan_digest == plan_digest
         for key in sorted(left.keys() & {s.repository for s in run.steps if is_same or s.replaced_any}):

@@ -159,10 +159,11 @@ def list_runs(state: StateReader, wanted: RunFilter = ALL, *, limit: int | None 
 
 @dataclass(frozen=True)
 class RunSince:
-    """A run and the time in its id. ``record`` is None if the record is damaged."""
+    """A run and the time in its id. ``record`` is None if the record, which has this key, is damaged."""
 
     began: datetime
     record: RunRecord | None
+    key: str
 
 
 def runs_since(state: StateReader, moment: datetime) -> list[RunSince]:
@@ -173,9 +174,10 @@ def runs_since(state: StateReader, moment: datetime) -> list[RunSince]:
         if began < moment.replace(microsecond=0):
             break
         try:
-            runs.append(RunSince(began, _read(state, run_id)))
+            record = _read(state, run_id)
         except LakeplanError:
-            runs.append(RunSince(began, None))
+            record = None
+        runs.append(RunSince(began, record, f"{_PREFIX}{run_id}.json"))
     return runs
 
 

@@ -323,6 +323,20 @@ class DescribePlansThatWereApplied:
         assert "prod/analytics: run" in result.err
         assert world.api.rules("analytics") == {"*": 30}
 
+    @pytest.mark.parametrize("damaged", [0, 1], ids=["its first run", "the revert"])
+    def it_refuses_it_where_a_record_of_the_history_is_damaged(self, world, applied, damaged):
+        world.rules("analytics", 30)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        world.rules("analytics", 14)
+        record = sorted((world.tree / ".lakeplan" / "history").iterdir())[damaged]
+        record.write_bytes(record.read_bytes()[:50])
+        refused = world.lakeplan("apply", applied)
+        assert (refused.code, f"prod/analytics: the state's record history/{record.name}" in refused.err) == (
+            5,
+            True,
+        ), refused.err
+        assert world.api.rules("analytics") == {"*": 30}
+
     def it_refuses_it_where_somebody_reverted_it_by_hand_before_the_tree(self, world, applied):
         """The apply of the revert had nothing to write, and recorded what it found."""
         world.api.set_rules("analytics", 30)
