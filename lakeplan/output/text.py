@@ -278,7 +278,8 @@ def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
-_FORMULA = ("=", "+", "-", "@")
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+"""The last four are the full-width forms, which some spreadsheets also read as a formula."""
 
 
 def _csv_cell(value: object) -> str | int:

@@ -260,10 +260,12 @@ class DescribeAsking:
         path = max((two.tree / ".lakeplan/history").iterdir())
         record = json.loads(path.read_text())
         record["by"]["user"], record["ci"] = '=HYPERLINK("x")', {"actor": "@SUM(1)\n\x1b"}
+        record["by"]["host"] = "\uff1dSUM(1)"
         path.write_text(json.dumps(record))
         row = next(csv.DictReader(io.StringIO(two.lakeplan("history", "--format", "csv").out)))
         assert row["user"].startswith("'=")
         assert row["actor"].startswith("'@")
+        assert row["host"] == "'\uff1dSUM(1)"
         assert "\x1b" not in row["actor"]
 
     def it_still_reads_records_of_earlier_releases(self, two: Any) -> None:
