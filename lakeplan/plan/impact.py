@@ -239,6 +239,9 @@ def judge(
     return Verdicts(graph, masks, moments)
 
 
+_TAGS = 5
+
+
 def expires_later(
     graph: CommitGraph,
     before: GcRules | None,
@@ -264,9 +267,13 @@ def expires_later(
     if not moments:
         return ()
     days = (min(moments.values()) - now) // DAY_US
+    tags = [tag.id for tag in graph.tags if graph.index.get(tag.commit_id) in moments]
+    more = f" and {len(tags) - _TAGS:,} more" if len(tags) > _TAGS else ""
+    tagged = f". The tag-loss gate does not include their tags: {', '.join(tags[:_TAGS])}{more}"
     return (
         f"{count_of(len(moments), 'commit')} that would expire sooner, but not by any of the times that a"
-        f" plan evaluates (now, in 7 days, and in 30 days). The first would expire in {days:,} days",
+        f" plan evaluates (now, in 7 days, and in 30 days). The first would expire in {days:,} days"
+        + (tagged if tags else ""),
     )
 
 

@@ -380,6 +380,14 @@ def it_says_of_one_commit_that_it_would_expire_sooner():
     assert later.startswith("1 commit that would expire sooner")
 
 
+def it_names_the_tags_of_commits_that_expire_sooner_but_at_no_horizon():
+    graph = chain(50, 40, 20, 1, tags=(0, 3))
+    (later,) = expires_later(graph, GcRules(365), GcRules(100), NOW, UTC)
+    assert later.endswith(". The tag-loss gate does not include their tags: v0")
+    (later,) = expires_later(chain(*[20] * 8, tags=tuple(range(7))), GcRules(365), GcRules(100), NOW, UTC)
+    assert later.endswith(": v0, v1, v2, v3, v4 and 2 more")
+
+
 def it_has_a_digest_of_tags_that_are_no_text():
     graph = chain(50, 40, 20, 10, 1)
     tagged = replace(graph, tags=(Tag("\udcfc", "c1"),))
