@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from lakeplan.review.history import began_at
 from lakeplan.review.run import Run
@@ -143,15 +143,10 @@ def drop_observed(state: StateWriter, repository: str, now: datetime) -> None:
         state.delete(record.key, if_version=record.version or "")
 
 
-def repositories_on_record(state: StateReader, server: str) -> list[str]:
-    """The names of a server's repositories with records of deletions, sorted."""
-    folder = f"deletions/{quote(server, safe='')}/"
-    return sorted({unquote(key[len(folder) :].partition("/")[0]) for key in state.list_keys(folder)})
-
-
-def servers_on_record(state: StateReader) -> set[str]:
-    """The names of the servers with records of deletions."""
-    return {unquote(key.split("/")[1]) for key in state.list_keys("deletions/")}
+def repositories_on_record(state: StateReader, run_id: str | None = None) -> list[str]:
+    """``server/name`` of every repository with records of deletions, or with one of this run, sorted."""
+    paths = (key.removesuffix(".json").split("/") for key in state.list_keys("deletions/"))
+    return sorted({"/".join(map(unquote, path[1:3])) for path in paths if run_id in (None, path[-1])})
 
 
 def list_runs(state: StateReader, repository: str) -> list[str]:

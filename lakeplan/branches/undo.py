@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +18,6 @@ from lakeplan.branches.deletion_records import (
     list_runs,
     read_deletions,
     repositories_on_record,
-    servers_on_record,
 )
 from lakeplan.branches.run import SAVE_EVERY, RunPorts
 from lakeplan.errors import LakeplanError, UsageError, WriteUncertain, may_have_acted, may_still_act
@@ -37,6 +37,7 @@ SAMPLE = 10
 """Objects of a restored branch that are read to see whether a collection has deleted its data."""
 AT_ONCE = 4
 """Branches that are created at the same time."""
+NAMED = 5
 
 
 class Restored(str, Enum):
@@ -92,10 +93,13 @@ def undo_branches(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run:
     """Restores branches, repository by repository. Raises UsageError if no record has any to restore."""
     restorable: list[tuple[DesiredRepository, DeletionRecord]] = []
     damaged: list[RepositoryRestored] = []
+    on_record = repositories_on_record(ports.state, options.run_id)
+    resolved: set[str] = set()
     for server in tree.servers if options.selection.server is None else [options.selection.server]:
-        names = repositories_on_record(ports.state, server)
+        names = [key.partition("/")[2] for key in on_record if key.startswith(f"{server}/")]
         # The engine does not matter: it may have been turned off because of what is to be undone.
         for desired in tree.resolve(server, names):
+            resolved.add(desired.key)
             if desired.name not in names or not options.selection.takes(desired):
                 continue
             try:
@@ -103,24 +107,32 @@ def undo_branches(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run:
                     restorable.append((desired, record))
             except LakeplanError as error:
                 damaged.append(RepositoryRestored(desired.key, failure=failure_of(error)))
+    lost = _lost([k for k in on_record if k not in resolved and options.selection.takes_key(k)])
     if not restorable and not damaged:
         what = f"run {options.run_id}" if options.run_id else "any run"
-        hint = "Also check that state.url in the tree points to the state of the run that deleted the branch."
-        if other := servers_on_record(ports.state) - set(tree.servers):
-            hint = (
-                f"The state has such records of servers that are not in the tree: {', '.join(sorted(other))}."
-            )
-            hint += " If a server was renamed, change its name in the tree back while you restore branches."
+        state = (
+            "Also check that state.url in the tree points to the state of the run that deleted the branch."
+        )
         raise UsageError(
             f"no record of {what} lists a deleted branch that can be restored",
-            hint=f"Check --target, --run and --branch. {hint}",
+            hint=f"Check --target, --run and --branch. {lost or state}",
         )
+    if lost:
+        log.warning("%s", lost)
     journal = open_journal(ports.state, run, "branches undo")
     done = [_undo(d, r, options, ports, run, journal) for d, r in restorable]
     # The branches have been restored, so a failure to record that is only a warning.
     if done and (note := close_journal(journal, run)):
         log.warning("%s", note)
     return UndoReport(run.run_id, tuple(sorted((*done, *damaged), key=lambda end: end.repository)))
+
+
+def _lost(keys: Sequence[str]) -> str:
+    """A sentence about repositories that have records, but are not in the tree. "" if there are none."""
+    more = f" and {len(keys) - NAMED:,} more" if len(keys) > NAMED else ""
+    advice = "To restore their branches, add them to the tree, or change the name of a renamed server back."
+    text = f"The state has records of repositories that are not in the tree: {', '.join(keys[:NAMED])}{more}."
+    return f"{text} {advice}" if keys else ""
 
 
 def _record(ports: RunPorts, desired: DesiredRepository, options: UndoOptions) -> DeletionRecord | None:

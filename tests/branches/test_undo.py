@@ -96,6 +96,12 @@ def it_undoes_a_named_run(deleted):
     assert len(ends(deleted.undo(run))) == 2
 
 
+def it_warns_of_records_of_repositories_that_are_not_in_the_tree(deleted, caplog):
+    deleted.state.write("deletions/old/analytics/run-000.json", b"{}", if_version=None)
+    assert len(ends(deleted.undo())) == 2
+    assert "not in the tree: old/analytics." in caplog.text
+
+
 def it_says_until_when_the_commits_are_safe(deleted):
     record = read_deletions(deleted.state, KEY, list_runs(deleted.state, KEY)[-1])
     made = deleted.clock.now - timedelta(days=4)

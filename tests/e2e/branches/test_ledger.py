@@ -179,7 +179,27 @@ def it_tells_undo_of_a_renamed_server_where_the_records_are(lake, monkeypatch):
     rename_server(lake, monkeypatch)
     refused = lake.branches("undo")
     assert refused.code == 64
-    assert "servers that are not in the tree: prod." in " ".join(refused.err.split())
+    shown = " ".join(refused.err.split())
+    assert "repositories that are not in the tree: prod/analytics." in shown
+    assert "change the name of a renamed server back" in shown
+
+
+def it_tells_undo_of_records_of_repositories_that_left_the_tree(lake):
+    lake.observed("feature-1")
+    entry = lake.tree / "repositories" / "analytics.yaml"
+    text = entry.read_text()
+    lake.api.repository("second")
+    lake.api.branch("second", "feature-1")
+    lake.write("repositories/second.yaml", text.replace("  analytics:", "  second:"))
+    lake.branches("run")
+    assert lake.live() == {"main"}
+    entry.unlink()
+    refused = lake.branches("undo")
+    assert refused.code == 64
+    assert "To restore their branches, add them to the tree" in " ".join(refused.err.split())
+    entry.write_text(text)
+    assert lake.branches("undo").code == 0
+    assert lake.live() == {"main", "feature-1"}
 
 
 def it_keeps_a_branch_that_was_exempted_before_the_first_run(lake, monkeypatch):
