@@ -43,6 +43,7 @@ from lakeplan.values.objects import AddressType, Entry, RangeInfo
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.plan_document import load_plan, needs_objects_file, with_objects
 from lakeplan.values.progress import Silent
+from lakeplan.values.records import moment_of
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.shown_records import RECORD
@@ -86,9 +87,6 @@ __all__ = [
 ]
 
 _DAY = timedelta(days=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_LAST_US = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
-_FIRST_US = (datetime.min.replace(tzinfo=timezone.utc) - _EPOCH) // timedelta(microseconds=1)
 OBJECTS_BYTES = 2 * SHOWN_RECORDS * RECORD.itemsize
 
 
@@ -163,7 +161,7 @@ def judge(
             bool(server[n]),
             bool(documented.active[n]),
             sets.branches(n),
-            _moment(documented.kept_until_us[n]),
+            None if (us := documented.kept_until_us[n]) == NEVER_EXPIRES else moment_of(us),
         )
         for n, id in enumerate(graph.ids)
     }
@@ -187,14 +185,6 @@ def read_entries(
     for info in read_metarange(reader.read(key), name=f"{reader.url}/{key}"):
         key = metadata_key(info.id)
         yield from read_range(reader.read(key), name=f"{reader.url}/{key}", verify_id=info.id)
-
-
-def _moment(us: int) -> datetime | None:
-    """The moment of microseconds since 1970, or None for one that never comes. A moment out of the range of
-    ``datetime`` becomes its first or last."""
-    if us == NEVER_EXPIRES:
-        return None
-    return _EPOCH + timedelta(microseconds=min(max(us, _FIRST_US), _LAST_US))
 
 
 # ---- plan files

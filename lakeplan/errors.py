@@ -1,35 +1,5 @@
 """Errors that people see: what happened, where, and what to do. Also the exit codes of every command.
 
-The tree, with the exit code of each class that sets one::
-
-    LakeplanError                       1
-    ├── UsageError                      64  an invalid command line, option or value
-    ├── ConfigError                     1   the tree; carries every problem at once
-    ├── CredentialsError                1   missing, or bound to another endpoint
-    ├── FormatError                     1   a damaged or foreign file; names it
-    ├── ServerError                     1   a lakeFS server; names server and repository
-    │   ├── ServerUnreachable
-    │   ├── AuthenticationFailed
-    │   ├── PermissionDenied                names the permission
-    │   ├── NotFound                        a missing branch, commit, tag or object
-    │   │   └── RepositoryNotFound
-    │   ├── ReadOnlyRepository
-    │   ├── DataGone                        410
-    │   ├── PreconditionFailed          5   412
-    │   ├── FeatureMissing                  the server does not know the route ("invalid API endpoint")
-    │   └── UnexpectedAnswer                any other status, or a body that is not what the API says
-    ├── StorageError                    1   an object store or a folder; names the URL
-    │   ├── StorageNotFound
-    │   ├── StorageDenied
-    │   ├── StoreBusy                   throttled or failing for now: wait, then repeat the request
-    │   └── WriteConflict               5   a conditional put that lost
-    ├── LeaseHeld                       5   another writer holds the repository
-    ├── StalePlan                       5   a plan that no longer describes what exists
-    ├── GateRefused                     4   a safety gate
-    ├── ClockSkew                       1   clocks that differ: ages cannot be judged
-    ├── WriteUncertain                  3   a write that may have taken effect, or may still do so
-    └── SimulationFailed                1   Spark or a worker stopped; the cause is in the hint
-
 Messages never carry credentials: adapters put only endpoint, repository and operation in them.
 """
 
@@ -88,6 +58,8 @@ def _rebuild(kind: type[LakeplanError], fields: dict[str, object]) -> LakeplanEr
 
 
 class UsageError(LakeplanError):
+    """An invalid command line, option or value."""
+
     exit_code = ExitCode.USAGE
 
 
@@ -108,7 +80,7 @@ class ConfigError(LakeplanError):
 
 
 class CredentialsError(LakeplanError):
-    pass
+    """Credentials are missing, or bound to another endpoint."""
 
 
 class FormatError(LakeplanError):
@@ -128,11 +100,11 @@ class AuthenticationFailed(ServerError):
 
 
 class PermissionDenied(ServerError):
-    pass
+    """The message names the permission."""
 
 
 class NotFound(ServerError):
-    pass
+    """A missing branch, commit, tag or object."""
 
 
 class RepositoryNotFound(NotFound):
@@ -144,15 +116,17 @@ class ReadOnlyRepository(ServerError):
 
 
 class DataGone(ServerError):
-    pass
+    """Status 410."""
 
 
 class PreconditionFailed(ServerError):
+    """Status 412."""
+
     exit_code = ExitCode.STALE
 
 
 class FeatureMissing(ServerError):
-    pass
+    """The server does not know the route ("invalid API endpoint")."""
 
 
 class UnexpectedAnswer(ServerError):
@@ -178,41 +152,48 @@ class StorageDenied(StorageError):
 
 
 class StoreBusy(StorageError):
-    pass
+    """Throttled or failing for now: wait, then repeat the request."""
 
 
 class WriteConflict(StorageError):
+    """A conditional put that lost."""
+
     exit_code = ExitCode.STALE
 
 
 class LeaseHeld(LakeplanError):
+    """Another writer holds the repository."""
+
     exit_code = ExitCode.STALE
 
 
 class StalePlan(LakeplanError):
-    """``reasons``: one line each, where the message lists several."""
+    """A plan that no longer describes what exists. ``reasons``: one line each, where the message lists
+    several."""
 
     exit_code = ExitCode.STALE
     reasons: tuple[str, ...] = ()
 
 
 class ClockSkew(LakeplanError):
-    pass
+    """Clocks differ, so that ages cannot be judged."""
 
 
 class GateRefused(LakeplanError):
-    """``reasons``: one line each, where the message lists several."""
+    """A safety gate refuses. ``reasons``: one line each, where the message lists several."""
 
     exit_code = ExitCode.REFUSED
     reasons: tuple[str, ...] = ()
 
 
 class WriteUncertain(LakeplanError):
+    """A write that may have taken effect, or may still do so."""
+
     exit_code = ExitCode.PARTLY_DONE
 
 
 class SimulationFailed(LakeplanError):
-    pass
+    """Spark or a worker stopped. The hint has the cause."""
 
 
 _PASSED_ON = frozenset({408, 502, 504})

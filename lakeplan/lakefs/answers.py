@@ -306,11 +306,6 @@ def _moment(fields: Fields, name: str) -> int | None:
     return seconds if seconds > 0 else None
 
 
-def change_of(fields: Fields) -> tuple[str, str]:
-    """Return path and type of an uncommitted change. The type is ``added``, ``changed`` or ``removed``."""
-    return fields.text("path"), fields.text("type")
-
-
 def tag_of(fields: Fields) -> Tag:
     return Tag(fields.name("id"), fields.name("commit_id"))
 

@@ -325,8 +325,8 @@ class LakeFSServer(_Reader):
             operation="list uncommitted changes",
             params=_prefix(prefix),
         )
-        changes = list_all(self._transport, call, answers.change_of, most=limits.LISTED_CHANGES)
-        return (path for path, kind in changes if kind != "removed")
+        changes = list_all(self._transport, call, _change_of, most=limits.LISTED_CHANGES)
+        return (change.path for change in changes if change.kind != "removed")
 
     def physical_address(self, repository: str, branch: str, path: str) -> str | None:
         """Implements ``StagingReader``."""

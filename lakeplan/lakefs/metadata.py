@@ -134,33 +134,19 @@ class LakeFSMetadata:
         session, timeouts = self._store(), self._timeouts
         try:
             response = within(timeouts.total, lambda: _fetch(session, target, timeouts))
+            if response.status_code == 200 and _complete(response):
+                return response.content
+            reason = f"returned status {response.status_code} or incomplete data"
         except (TooSlow, limits.TooLarge) as error:
-            log.debug(
-                "the response from a presigned URL was refused (%s); reading through the server instead",
-                error,
-            )
             self._local.session, self._presign = None, False
-            return None
+            reason = f"sent too much or too slowly: {error}"
         except (requests.ConnectionError, requests.Timeout) as error:
-            log.debug(
-                "a presigned URL cannot be reached (%s); reading through the server instead",
-                type(error).__name__,
-            )
             self._presign = False
-            return None
+            reason = f"cannot be reached ({type(error).__name__})"
         except requests.RequestException as error:
-            log.debug(
-                "the request to a presigned URL failed (%s); reading through the server instead",
-                type(error).__name__,
-            )
-            return None
-        if response.status_code != 200 or not _complete(response):
-            log.debug(
-                "a presigned URL returned status %d or incomplete data; reading through the server instead",
-                response.status_code,
-            )
-            return None
-        return response.content
+            reason = f"cannot be requested ({type(error).__name__})"
+        log.debug("a presigned URL %s; reading through the server instead", reason)
+        return None
 
     def _whole(self, response: requests.Response) -> bytes:
         if response.status_code != 200 or not _complete(response):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import Any, assert_never
@@ -14,6 +14,7 @@ import requests
 from lakeplan.errors import AuthenticationFailed, NotFound, ServerUnreachable, UnexpectedAnswer, UsageError
 from lakeplan.sandbox import seed_document as doc
 from lakeplan.values.rules import GcRules
+from lakeplan.values.units import count_of
 
 _TIMEOUT = (5.0, 60.0)
 
@@ -33,29 +34,13 @@ class SeedClient:
         self._session.trust_env = False
         self._session.auth = (access_key_id, secret_access_key)
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        *,
-        json: object = None,
-        data: bytes | None = None,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        place: str = "",
-    ) -> requests.Response:
-        """Sends one request. ``path`` is quoted already. ``place`` is where the seed file requests it."""
+    def call(self, method: str, path: str, *, place: str = "", **parts: Any) -> requests.Response:
+        """Sends one request. ``path`` is quoted already. ``place`` is where the seed file requests it.
+        ``parts`` are for requests: ``json``, ``data``, ``params``, ``headers``."""
         where = place or self.endpoint_url
         try:
             answer = self._session.request(
-                method,
-                self._api + path,
-                json=json,
-                data=data,
-                params=query,
-                headers=headers,
-                timeout=_TIMEOUT,
-                allow_redirects=False,
+                method, self._api + path, timeout=_TIMEOUT, allow_redirects=False, **parts
             )
         except (requests.RequestException, ValueError) as error:
             raise ServerUnreachable(
@@ -64,9 +49,19 @@ class SeedClient:
                 hint="Check that the server is running. `lakeplan sandbox up` starts one.",
                 detail=str(error),
             ) from error
-        if answer.status_code >= 300:
-            raise self._error(method, path, answer, where)
-        return answer
+        status = answer.status_code
+        if status < 300:
+            return answer
+        message = _message(answer)
+        if status == 401:
+            raise AuthenticationFailed(
+                f"the server refused the credentials: {message}",
+                where=where,
+                hint="Check --access-key and --secret-key, or LAKEPLAN_ACCESS_KEY and LAKEPLAN_SECRET_KEY.",
+            )
+        if status == 404:
+            raise NotFound(f"{method} {path}: {message}", where=where)
+        raise UnexpectedAnswer(f"{method} {path}: {status} {message}", status=status, where=where)
 
     def exists(self, repository: str) -> bool:
         try:
@@ -74,21 +69,6 @@ class SeedClient:
         except NotFound:
             return False
         return True
-
-    def _error(
-        self, method: str, path: str, answer: requests.Response, where: str
-    ) -> AuthenticationFailed | NotFound | UnexpectedAnswer:
-        message = _message(answer)
-        if answer.status_code == 401:
-            return AuthenticationFailed(
-                f"the server refused the credentials: {message}",
-                where=where,
-                hint="Check --access-key and --secret-key, or LAKEPLAN_ACCESS_KEY and LAKEPLAN_SECRET_KEY.",
-            )
-        if answer.status_code == 404:
-            return NotFound(f"{method} {path}: {message}", where=where)
-        status = answer.status_code
-        return UnexpectedAnswer(f"{method} {path}: {status} {message}", status=status, where=where)
 
 
 def _message(answer: requests.Response) -> str:
@@ -106,7 +86,7 @@ _PAGE = "1000"
 
 
 def run_seed(
-    seed: doc.Seed,
+    seed: Sequence[doc.RepositorySeed],
     client: SeedClient,
     *,
     as_of: int,
@@ -119,21 +99,18 @@ def run_seed(
     Nothing is written when one of the repositories exists already (UsageError), unless ``skip_existing``
     leaves those as they are. ``report`` gets a line for each repository made.
     """
-    existing = [r.name for r in seed.repositories if client.exists(r.name)]
+    existing = [r.name for r in seed if client.exists(r.name)]
     if existing and not skip_existing:
         raise UsageError(
             f"these repositories already exist: {', '.join(existing)}",
             where=client.endpoint_url,
             hint="Add --skip-existing to create only the repositories that do not exist yet.",
         )
-    made = []
-    for repository in seed.repositories:
-        if repository.name not in existing:
-            _Runner(client, repository.name, as_of).run(repository, namespace_prefix)
-            steps = len(repository.steps)
-            report(f"{repository.name}: {steps} step{'' if steps == 1 else 's'}")
-            made.append(repository.name)
-    return made
+    new = [repository for repository in seed if repository.name not in existing]
+    for repository in new:
+        _Runner(client, repository.name, as_of).run(repository, namespace_prefix)
+        report(f"{repository.name}: {count_of(len(repository.steps), 'step')}")
+    return [repository.name for repository in new]
 
 
 class _Runner:
@@ -160,11 +137,12 @@ class _Runner:
     def _do(self, step: doc.Step) -> None:
         match step:
             case doc.Upload():
-                self._upload_all(step)
+                with ThreadPoolExecutor(_PARALLEL_UPLOADS) as pool:
+                    list(pool.map(lambda path: self._upload(step, path), step.paths))
             case doc.Copy(branch, source, destination, ref):
                 body = {"src_path": source, **({"src_ref": ref} if ref else {})}
                 path = self._branch(branch, "objects/copy")
-                self._call("POST", path, json=body, query={"dest_path": destination})
+                self._call("POST", path, json=body, params={"dest_path": destination})
             case doc.Delete():
                 self._delete(step)
             case doc.Commit(branch, message, age, metadata, allow_empty):
@@ -183,7 +161,7 @@ class _Runner:
             case doc.CherryPick(branch, ref):
                 self._call("POST", self._branch(branch, "cherry-pick"), json={"ref": ref})
             case doc.HardReset(branch, to):
-                self._call("PUT", self._branch(branch, "hard_reset"), query={"ref": to})
+                self._call("PUT", self._branch(branch, "hard_reset"), params={"ref": to})
             case doc.DropStaged(branch):
                 self._call("PUT", self._branch(branch), json={"type": "reset"})
             case doc.Tag(name, ref):
@@ -196,14 +174,6 @@ class _Runner:
             case _:
                 assert_never(step)
 
-    def _upload_all(self, step: doc.Upload) -> None:
-        if len(step.paths) == 1:
-            self._upload(step, step.paths[0])
-            return
-        with ThreadPoolExecutor(_PARALLEL_UPLOADS) as pool:
-            for _ in pool.map(lambda path: self._upload(step, path), step.paths):
-                pass
-
     def _upload(self, step: doc.Upload, path: str) -> None:
         if step.content is not None:
             data = step.content.encode()
@@ -212,7 +182,7 @@ class _Runner:
         headers = {"Content-Type": "application/octet-stream"}
         headers |= {f"x-lakefs-meta-{key}": value for key, value in step.metadata.items()}
         self._call(
-            "POST", self._branch(step.branch, "objects"), data=data, query={"path": path}, headers=headers
+            "POST", self._branch(step.branch, "objects"), data=data, params={"path": path}, headers=headers
         )
 
     def _delete(self, step: doc.Delete) -> None:
@@ -225,7 +195,7 @@ class _Runner:
         paths: list[str] = []
         query = {"prefix": prefix, "amount": _PAGE}
         while True:
-            page = self._call("GET", f"/refs/{quote(branch, safe='')}/objects/ls", query=query)
+            page = self._call("GET", f"/refs/{quote(branch, safe='')}/objects/ls", params=query)
             paths.extend(item["path"] for item in page["results"])
             if not page["pagination"]["has_more"]:
                 return paths

@@ -172,11 +172,6 @@ class RepositorySeed:
     steps: tuple[PlacedStep, ...]
 
 
-@dataclass(frozen=True)
-class Seed:
-    repositories: tuple[RepositorySeed, ...]
-
-
 HELP = """\
 repositories:
   - name: analytics  # default_branch: main, storage_namespace: <prefix><name>
@@ -206,8 +201,8 @@ _PARSERS: Mapping[str, Callable[[Any], object]] = {"age": parse_age, "size": par
 """The keys whose values are not what YAML has."""
 
 
-def read_seed(text: str, file: str) -> Seed:
-    """Return the seed in a file. Raises ConfigError with every mistake and its position."""
+def read_seed(text: str, file: str) -> list[RepositorySeed]:
+    """Return the repositories in a seed file. Raises ConfigError with every mistake and its position."""
     problems = Problems()
     root = parse_yaml(text, file, problems)
     seeds: list[RepositorySeed] = []
@@ -220,7 +215,7 @@ def read_seed(text: str, file: str) -> Seed:
     if len(problems):
         message = f"the seed file has {count_of(len(problems), 'problem')}"
         raise TreeError(problems, message=message, where=file)
-    return Seed(tuple(seeds))
+    return seeds
 
 
 class _Reader:

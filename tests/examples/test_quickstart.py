@@ -20,7 +20,7 @@ def it_is_a_tree_without_problems():
 
 def it_has_a_history_of_the_same_repositories():
     seed = read_seed((QUICKSTART / "history.yaml").read_text(), "history.yaml")
-    assert [r.name for r in seed.repositories] == ["analytics", "clickstream", "ml-features"]
+    assert [r.name for r in seed] == ["analytics", "clickstream", "ml-features"]
 
 
 def it_passes_its_own_policy_tests():

@@ -24,7 +24,7 @@ def problems_of(text):
 
 class DescribeGoodFiles:
     def it_reads_its_own_description(self):
-        (repository,) = read_seed(HELP, "help").repositories
+        (repository,) = read_seed(HELP, "help")
         kinds = [type(placed.step) for placed in repository.steps]
         assert set(kinds) == set(seed_document.Step.__args__)
 
@@ -32,18 +32,18 @@ class DescribeGoodFiles:
         text = seed(
             "upload: {branch: main, path: a, size: 4KB}", "commit: {branch: main, message: x, age: 2d}"
         )
-        (repository,) = read_seed(text, "seed.yaml").repositories
+        (repository,) = read_seed(text, "seed.yaml")
         assert repository.steps == (
             seed_document.PlacedStep(seed_document.Upload("main", "a", 4000), "seed.yaml:4:9"),
             seed_document.PlacedStep(seed_document.Commit("main", "x", 172_800), "seed.yaml:5:9"),
         )
 
     def it_has_defaults(self):
-        (repository,) = read_seed("repositories:\n  - name: one\n", "f").repositories
+        (repository,) = read_seed("repositories:\n  - name: one\n", "f")
         assert repository == seed_document.RepositorySeed("one", "main", None, ())
 
     def it_numbers_objects_of_a_folder(self):
-        (repository,) = read_seed(seed("upload: {branch: main, path: d/, count: 2}"), "f").repositories
+        (repository,) = read_seed(seed("upload: {branch: main, path: d/, count: 2}"), "f")
         assert repository.steps[0].step.paths == ["d/00000", "d/00001"]
 
 
