@@ -20,7 +20,7 @@ from lakeplan.state.sweeps import read_sweeps, record_purge
 from lakeplan.stores.protocols import StateReader
 from lakeplan.sweep.deleting import still_stored
 from lakeplan.sweep.documents import PurgedRow
-from lakeplan.sweep.inspection import needed_now
+from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
 from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.neighbours import check_site
@@ -38,13 +38,15 @@ from lakeplan.sweep.run import ROUND, check_same_repository
 from lakeplan.values.objects import StoredObject
 from lakeplan.values.records import moment_of, utc_text
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import Versions
+from lakeplan.values.sweep import Part, Versions
 from lakeplan.values.units import count_of
 
 _log = logging.getLogger(__name__)
 PURGE_FORMAT: Final = "lakeplan.purge/v1"
 COPIES_AT_ONCE = 50_000
 """Copies that are checked and deleted together."""
+ROWS = MOST_NEEDED // 2
+"""Objects of the mark that one inspection concerns. All of them may be needed, with their copies."""
 KEEP = timedelta(minutes=1)
 """The time between two renewals of the lease."""
 NAMED = 100
@@ -179,6 +181,7 @@ class _Purge:
         self._kept: dict[str, str] = {}
         self._problem = ""
         self._left: list[StoredObject] = []
+        self._named: Mapping[str, int] = {}
         self._last = self._ports.now()
 
     def purge(self) -> _End:
@@ -195,20 +198,42 @@ class _Purge:
         return self._ended()
 
     def _round(self) -> None:
-        """Deletes copies after one inspection, until the inspection is too old."""
+        """Deletes the copies of the next parts after one inspection, until the inspection is too old."""
+        parts, count = self._next()
+        rest = self._left[count:]
         needed = needed_now(
             self._site,
             self._mark,
             self._ports,
             now=self._clocks.earliest,
             keep=self._keep,
+            parts=parts,
             copies=self._prefix,
         )
         until, self._last = needed.inspected_at + ROUND, needed.inspected_at
         self._problem = self._too_old(until, SLOW)
-        while self._left and not self._problem and not self._too_old(until):
-            some, others = self._left[:COPIES_AT_ONCE], self._left[COPIES_AT_ONCE:]
+        while (count := len(self._left) - len(rest)) and not self._problem and not self._too_old(until):
+            end = min(count, COPIES_AT_ONCE)
+            some, others = sorted(self._left[:end], key=lambda copy: copy.key), self._left[end:]
             self._left = self._delete(self._unneeded(some, needed.addresses), until) + others
+
+    def _next(self) -> tuple[tuple[Part, ...], int]:
+        """The parts of the next copies, with at most ``ROWS`` objects, and how many copies these are."""
+        self._left.sort(key=lambda copy: (self._number(copy), copy.key))
+        going, rows = self._mark.marked.going, 0
+        numbers: list[int] = []
+        for count, copy in enumerate(self._left):
+            number = self._number(copy)
+            if numbers[-1:] == [number]:
+                continue
+            rows += going[number].rows
+            if numbers and rows > ROWS:
+                return tuple(going[n] for n in numbers), count
+            numbers.append(number)
+        return tuple(going[n] for n in numbers), len(self._left)
+
+    def _number(self, copy: StoredObject) -> int:
+        return self._named[copy.key.removeprefix(self._prefix)]
 
     def _too_old(self, until: datetime, why: str = NONE_DELETED) -> str:
         """Return why the inspection is too old to delete anything: ``why``, or that the clock was set back.
@@ -219,19 +244,19 @@ class _Purge:
         return why if now >= until else ""
 
     def _waiting(self) -> list[StoredObject]:
-        """The copies that are old enough, in order. The others are kept. So are copies that the mark does not
-        name, because no inspection shows whether something needs them."""
-        named = marked_addresses(self._site.store, self._mark)
+        """The copies that are old enough. The others are kept. So are copies that the mark does not name,
+        because no inspection shows whether something needs them."""
+        self._named = marked_addresses(self._site.store, self._mark)
         waiting = []
         for copy in self._site.store.list_objects(self._prefix):
             self._copies += Amount(1, copy.size)
             if copy.modified_us >= self._before_us:
                 self._kept[copy.key] = YOUNG
-            elif copy.key.removeprefix(self._prefix) not in named:
+            elif copy.key.removeprefix(self._prefix) not in self._named:
                 self._kept[copy.key] = NOT_NAMED
             else:
                 waiting.append(copy)
-        return sorted(waiting, key=lambda copy: copy.key)
+        return waiting
 
     def _unneeded(self, copies: list[StoredObject], needed: frozenset[str]) -> list[StoredObject]:
         """The copies of objects that nothing needs, or that are at their address again. Something may need a

@@ -210,11 +210,13 @@ def read_marked(store: NamespaceReader, mark_id: str, part: Part) -> pa.Table:
     return read_part(store.read(key), name=name, sha256=part.sha256, columns=MARK_COLUMNS)
 
 
-def marked_addresses(store: NamespaceReader, mark: Mark) -> set[str]:
-    """The addresses of all objects that a sweep may delete. Raises as ``read_marked``."""
-    addresses: set[str] = set()
-    for part in mark.marked.going:
-        addresses.update(read_marked(store, mark.mark_id, part).column("address").to_pylist())
+def marked_addresses(store: NamespaceReader, mark: Mark) -> dict[str, int]:
+    """The addresses of all objects that a sweep may delete, each with the number of its part. Raises as
+    ``read_marked``."""
+    addresses: dict[str, int] = {}
+    for number, part in enumerate(mark.marked.going):
+        listed = read_marked(store, mark.mark_id, part).column("address").to_pylist()
+        addresses.update(dict.fromkeys(listed, number))
     return addresses
 
 

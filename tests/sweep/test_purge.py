@@ -165,7 +165,25 @@ def it_deletes_the_copies_that_the_mark_names_and_nothing_needs(case: Case) -> N
     assert [keys for keys, _ in case.asked] == [["data/a", "data/b", "data/c"]]
     assert case.asked[0][1] == DeleteSettings("delete", Versions.ALL, False, 0, 7)
     (inspection,) = case.inspections
+    assert inspection.pop("parts") == (*case.parts,)
     assert inspection == {"now": CLOCKS.earliest, "keep": case.renew, "copies": QUARANTINE_PREFIX}
+
+
+def it_inspects_only_so_many_objects_of_the_mark_at_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If more than a million of them are needed, an inspection fails, and so did every purge."""
+    monkeypatch.setattr(module, "ROWS", 4)
+    case.copies("data/z", "data/b")
+    case.copies("data/young", modified=BEFORE)
+    case.copies("data/a", "data/c")
+    case.copies("data/y", "data/d", "data/e", "data/f", "data/g")
+    case.needs = [{"data/b"}, {"data/y"}]
+    assert case.purge().kept == {"data/b": NEEDED, "data/y": NEEDED, "data/young": YOUNG}
+    first, _, second, third = case.parts
+    assert [one["parts"] for one in case.inspections] == [(first, second), (third,)]
+    assert [keys for keys, _ in case.asked] == [
+        ["data/a", "data/c", "data/z"],
+        ["data/d", "data/e", "data/f", "data/g"],
+    ]
 
 
 def it_inspects_nothing_where_no_copy_may_be_deleted(case: Case) -> None:
