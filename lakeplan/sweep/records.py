@@ -134,20 +134,23 @@ def read_stored(store: NamespaceReader, mark_id: str, *, digest: str | None = No
     """A mark as it is in a namespace. Without a ``digest`` anybody may have written it, so it does not count
     as recorded. Raises as ``load_mark``."""
     where = _where(store, mark_id)
+    hint = (
+        f"{MARK_AGAIN} If a sweep of this mark has deleted objects, restore this file from a backup, or copy"
+        f" the objects back from {quarantine_prefix(mark_id)} manually."
+    )
     try:
         data = store.read(mark_prefix(mark_id) + MARK_FILE)
     except StorageNotFound:
-        raise StorageNotFound(
-            f"mark {mark_id} does not exist or is unfinished", where=where, hint=MARK_AGAIN
-        ) from None
+        message = f"mark {mark_id} does not exist or is unfinished"
+        raise StorageNotFound(message, where=where, hint=hint) from None
     if digest not in (None, digest_of(data)):
-        raise StalePlan("the mark was changed after it was created", where=where, hint=MARK_AGAIN)
+        raise StalePlan("the mark was changed after it was created", where=where, hint=hint)
     mark = read_mark(data, name=where)
     if sum(part.rows for part in mark.marked.going) != mark.to_delete.objects:
         raise StalePlan(
             "the number of objects in the mark differs from the total in its record",
             where=where,
-            hint=MARK_AGAIN,
+            hint=hint,
         )
     return StoredMark(mark, digest_of(data), recorded=digest is not None)
 

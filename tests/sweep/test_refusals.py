@@ -465,8 +465,9 @@ class DescribeRunning:
     ) -> None:
         path = repo.folder / mark_prefix(mark.mark_id) / MARK_FILE
         path.write_bytes(path.read_bytes().replace(b'"by": "ann', b'"by": "eve'))
-        with pytest.raises(StalePlan, match="the mark was changed after it was created"):
+        with pytest.raises(StalePlan, match="the mark was changed after it was created") as caught:
             world.run(mark)
+        assert f"copy the objects back from _lakeplan/quarantine/{mark.mark_id}/" in caught.value.hint
         assert untouched()
 
     def it_refuses_a_part_that_changed(
