@@ -215,6 +215,8 @@ class _Restorer:
             head = existing or self._create(LiveBranch(name, deletion.head, deletion.hidden))
             if existing or head != deletion.head:
                 text = f"a branch of this name already exists at {head[:12]}, and was not changed"
+                if head != deletion.head:
+                    text = f"{text}; the deleted branch was at {deletion.head}"
                 return BranchRestored(name, deletion, Restored.EXISTS, text, back=deletion.deleted_at(head))
         except LakeplanError as error:
             outcome = Restored.UNCERTAIN if isinstance(error, WriteUncertain) else Restored.FAILED

@@ -55,8 +55,11 @@ def it_does_not_see_them_go_again_at_the_next_run(deleted):
 
 def it_leaves_a_branch_of_that_name_alone(deleted):
     deleted.lakefs.branch("feature-1", "main")
-    assert ends(deleted.undo()) == {"feature-1": "exists", "feature-2": "restored"}
+    report = deleted.undo()
+    assert ends(report) == {"feature-1": "exists", "feature-2": "restored"}
     assert deleted.lakefs.branches["feature-1"] != deleted.heads["feature-1"]
+    message = report.repositories[0].branches[0].message
+    assert message.endswith(f"the deleted branch was at {deleted.heads['feature-1'].commit_id}")
 
 
 def it_brings_branches_back_when_the_engine_was_turned_off_since(deleted):
