@@ -87,6 +87,10 @@ class FormatError(LakeplanError):
     """A damaged or foreign file, which ``where`` names. Nothing in it was used."""
 
 
+class WrongContent(FormatError):
+    """No range or metarange can have this id and this content."""
+
+
 class ServerError(LakeplanError):
     """A lakeFS server answered badly or not at all. ``where`` is ``server/repository`` or ``server``."""
 

@@ -11,7 +11,7 @@ from operator import lt
 import numpy as np
 
 from lakeplan import limits
-from lakeplan.errors import FormatError
+from lakeplan.errors import WrongContent
 from lakeplan.formats import compiled, wire
 from lakeplan.formats.entry import decode_entry, encode_entry, entry_key, file_id, file_id_of_body
 from lakeplan.formats.lanes import EntryLanes, Irregular, Lanes, decode_entries, decode_lanes
@@ -290,14 +290,14 @@ def read_table(data: bytes, *, name: str, kind: str, verify_id: str | None) -> S
 def _check_kind(properties: Mapping[str, str], kind: str, name: str) -> None:
     stored = properties.get("type")
     if stored != kind:
-        raise FormatError(
+        raise WrongContent(
             f"the file contains {stored or 'different data'}, not {kind}", where=name, hint=HINT
         )
 
 
 def _check_id(actual: str, wanted: str, name: str) -> None:
     if actual != wanted:
-        raise FormatError(
+        raise WrongContent(
             f"the id computed from the content is {actual}, but {wanted} was expected", where=name, hint=HINT
         )
 

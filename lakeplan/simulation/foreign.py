@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lakeplan import __version__
-from lakeplan.errors import DataGone, LakeplanError, SimulationFailed, StorageNotFound
+from lakeplan.errors import DataGone, LakeplanError, SimulationFailed, StorageNotFound, WrongContent
 from lakeplan.formats.compiled import is_worth_it
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
-from lakeplan.formats.ranges import KnownRanges, read_metarange, read_range_arrays
+from lakeplan.formats.ranges import KnownRanges, is_file_id, read_metarange, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.simulation.cache import LEFTOVER, FolderCache
 from lakeplan.simulation.exchange import Packet, PacketKind
@@ -86,7 +86,7 @@ GONE = (
     " repositories the repository uses. Restore the file, or delete the repository if nobody needs it. If the"
     f" commit uses no objects of the swept repository, override {UNREAD_NEIGHBOURS.name} for it in the tree."
 )
-MISSING = (DataGone, StorageNotFound)
+MISSING = (DataGone, StorageNotFound, WrongContent)
 _ID = 64
 
 
@@ -211,11 +211,10 @@ class ForeignReader:
                 known = records.setdefault(other.name, {})
                 step()
                 try:
-                    data = fetched()
+                    infos = read_metarange(fetched(), name=where, verify_id=id, known=known)
                 except MISSING as error:
                     self._lost[other.name] = error.replaced(where=where, hint=GONE)
                     continue
-                infos = read_metarange(data, name=where, verify_id=id, known=known)
                 listed.append((one, infos))
         return listed
 
@@ -289,6 +288,8 @@ class ForeignReader:
 
 def _fetch_metarange(one: tuple[ForeignRanges, str]) -> bytes:
     other, id = one
+    if not is_file_id(id):  # clients can create commits with any text here
+        raise WrongContent("this is not the id of a metarange")
     return other.metadata.read_metadata("meta_range", id)
 
 

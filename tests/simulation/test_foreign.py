@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from lakeplan.errors import FormatError, StorageNotFound
+from lakeplan.errors import FormatError, StorageNotFound, WrongContent
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import read_range_arrays, write_metarange, write_range
 from lakeplan.simulation.foreign import GONE, ForeignReader
@@ -127,3 +127,16 @@ def it_reads_everything_else_beside_a_missing_file_that_the_tree_accepts(
         one.entries([strict])
     neighbour.files[missing] = data
     assert {again.packed for again in one.entries([strict])} == whole
+
+
+def it_reads_everything_else_beside_a_metarange_that_none_can_be(neighbour: Neighbour) -> None:
+    """Clients can create commits with any text as the id of the metarange, such as the id of a range."""
+    whole = reader().entries(neighbour.foreign)
+    for id in ("..", "a/b", "", "A" * 64, neighbour.ranges[0]):
+        (strict,) = neighbour.foreign
+        strict = replace(strict, metaranges=(id, *strict.metaranges))
+        with pytest.raises(WrongContent) as caught:
+            reader().entries([strict])
+        assert caught.value.hint == GONE
+        assert reader().entries([replace(strict, may_lack=True)]) == whole
+    assert not {"..", "a/b"} & {*neighbour.read}
