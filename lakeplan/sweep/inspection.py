@@ -525,6 +525,10 @@ def marked_on_branches(
 MOST_NEEDED = 1_000_000
 
 
+class TooManyNeeded(LakeplanError):
+    """More than ``MOST_NEEDED`` addresses are needed."""
+
+
 @dataclass(frozen=True)
 class Needed:
     """The addresses of a mark that something needs. ``inspected_at``: when the inspection of the repository
@@ -549,8 +553,8 @@ def needed_now(
     times. ``parts`` limits the answer to what these name; None means the whole mark. ``copies``: as in
     ``RecheckRequest``.
 
-    Raises GateRefused for a repository that cannot be read, and LakeplanError for anything that makes an
-    inspection unsafe.
+    Raises GateRefused for a repository that cannot be read, TooManyNeeded, and LakeplanError for anything
+    that makes an inspection unsafe.
     """
     check_pins(site.reader, ports.state, site.key)
     foreign = all_others(site, keep=keep)
@@ -563,7 +567,7 @@ def needed_now(
     request = recheck_request(site, mark, wanted, inspection, foreign, KNOWN_NOTHING)
     addresses = ports.marker.held_again(replace(request, copies=copies), limit=MOST_NEEDED)
     if len(addresses) > MOST_NEEDED:
-        raise LakeplanError(
+        raise TooManyNeeded(
             f"more than {MOST_NEEDED:,} marked objects are needed again",
             where=f"{site.key}: mark {mark.mark_id}",
             hint=f"Run `lakeplan sweep restore {mark.mark_id} --path PATH` for one path at a time.",

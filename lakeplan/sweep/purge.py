@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from lakeplan.state.sweeps import read_sweeps, record_purge
 from lakeplan.stores.protocols import StateReader
 from lakeplan.sweep.deleting import still_stored
 from lakeplan.sweep.documents import PurgedRow
-from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
+from lakeplan.sweep.inspection import MOST_NEEDED, TooManyNeeded, needed_now
 from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.neighbours import check_site
@@ -46,7 +47,8 @@ PURGE_FORMAT: Final = "lakeplan.purge/v1"
 COPIES_AT_ONCE = 50_000
 """Copies that are checked and deleted together."""
 ROWS = MOST_NEEDED // 2
-"""Objects of the mark that one inspection concerns. All of them may be needed, with their copies."""
+"""Objects of the mark that an inspection concerns if more than ``MOST_NEEDED`` addresses are needed. All of
+these objects may be needed, with their copies."""
 KEEP = timedelta(minutes=1)
 """The time between two renewals of the lease."""
 NAMED = 100
@@ -182,6 +184,7 @@ class _Purge:
         self._problem = ""
         self._left: list[StoredObject] = []
         self._named: Mapping[str, int] = {}
+        self._rows: float = math.inf
         self._last = self._ports.now()
 
     def purge(self) -> _End:
@@ -201,15 +204,21 @@ class _Purge:
         """Deletes the copies of the next parts after one inspection, until the inspection is too old."""
         parts, count = self._next()
         rest = self._left[count:]
-        needed = needed_now(
-            self._site,
-            self._mark,
-            self._ports,
-            now=self._clocks.earliest,
-            keep=self._keep,
-            parts=parts,
-            copies=self._prefix,
-        )
+        try:
+            needed = needed_now(
+                self._site,
+                self._mark,
+                self._ports,
+                now=self._clocks.earliest,
+                keep=self._keep,
+                parts=parts,
+                copies=self._prefix,
+            )
+        except TooManyNeeded:
+            if self._rows == ROWS:
+                raise
+            self._rows = ROWS
+            return
         until, self._last = needed.inspected_at + ROUND, needed.inspected_at
         self._problem = self._too_old(until, SLOW)
         while (count := len(self._left) - len(rest)) and not self._problem and not self._too_old(until):
@@ -218,7 +227,7 @@ class _Purge:
             self._left = self._delete(self._unneeded(some, needed.addresses), until) + others
 
     def _next(self) -> tuple[tuple[Part, ...], int]:
-        """The parts of the next copies, with at most ``ROWS`` objects, and how many copies these are."""
+        """The parts of the next copies, with at most so many objects, and how many copies these are."""
         self._left.sort(key=lambda copy: (self._number(copy), copy.key))
         going, rows = self._mark.marked.going, 0
         numbers: list[int] = []
@@ -227,7 +236,7 @@ class _Purge:
             if numbers[-1:] == [number]:
                 continue
             rows += going[number].rows
-            if numbers and rows > ROWS:
+            if numbers and rows > self._rows:
                 return tuple(going[n] for n in numbers), count
             numbers.append(number)
         return tuple(going[n] for n in numbers), len(self._left)

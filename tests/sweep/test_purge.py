@@ -19,7 +19,7 @@ from lakeplan.state.clocks import Clocks
 from lakeplan.state.sweeps import RecordedSweep, read_sweeps, record_purge, record_sweep
 from lakeplan.stores.folder import FolderState
 from lakeplan.sweep import purge as module
-from lakeplan.sweep.inspection import Needed
+from lakeplan.sweep.inspection import Needed, TooManyNeeded
 from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.purge import (
     NAMED,
@@ -115,6 +115,8 @@ class Case:
         began = self.at
         self.at += self.inspecting
         needs = self.needs.pop(0) if len(self.needs) > 1 else self.needs[0]
+        if needs == {"too", "many"}:
+            raise TooManyNeeded("more than 1,000,000 marked objects are needed again")
         return Needed(frozenset(needs), began)
 
     def delete_objects(self, store: Any, objects: Any, settings: Any, *, before_each: Any) -> list[Deletion]:
@@ -176,14 +178,22 @@ def it_inspects_only_so_many_objects_of_the_mark_at_once(case: Case, monkeypatch
     case.copies("data/young", modified=BEFORE)
     case.copies("data/a", "data/c")
     case.copies("data/y", "data/d", "data/e", "data/f", "data/g")
-    case.needs = [{"data/b"}, {"data/y"}]
+    case.needs = [{"too", "many"}, {"data/b"}, {"data/y"}]
     assert case.purge().kept == {"data/b": NEEDED, "data/y": NEEDED, "data/young": YOUNG}
     first, _, second, third = case.parts
-    assert [one["parts"] for one in case.inspections] == [(first, second), (third,)]
+    assert [one["parts"] for one in case.inspections] == [(first, second, third), (first, second), (third,)]
     assert [keys for keys, _ in case.asked] == [
         ["data/a", "data/c", "data/z"],
         ["data/d", "data/e", "data/f", "data/g"],
     ]
+
+
+def it_fails_if_too_many_objects_of_so_few_are_needed(case: Case) -> None:
+    case.copies("data/a")
+    case.needs = [{"too", "many"}]
+    with pytest.raises(TooManyNeeded):
+        case.purge()
+    assert len(case.inspections) == 2
 
 
 def it_inspects_nothing_where_no_copy_may_be_deleted(case: Case) -> None:
