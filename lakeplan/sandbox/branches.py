@@ -21,20 +21,14 @@ from lakeplan.sandbox.messages import (
     check_tag_name,
     json_response,
     not_found,
+    on_repository,
+    on_writable,
     page,
     paged,
     prefixed,
 )
 from lakeplan.sandbox.records import BranchRecord
-from lakeplan.sandbox.service import (
-    CANNOT_COMMIT,
-    CANNOT_WRITE,
-    PROTECTED,
-    OpenRepository,
-    Service,
-    on_repository,
-    on_writable,
-)
+from lakeplan.sandbox.service import CANNOT_COMMIT, CANNOT_WRITE, PROTECTED, OpenRepository, Service
 from lakeplan.values.repository import Commit, Tag
 
 STRATEGY_KEY = ".lakefs.merge.strategy"

@@ -1,13 +1,18 @@
-"""HTTP requests and answers as handlers use them, and lakeFS's errors."""
+"""HTTP requests and answers as handlers use them, lakeFS's errors, and the routes to handlers."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from lakeplan.sandbox.service import Flavor, Service
 
 MAX_PAGE = 1000
 DEFAULT_PAGE = 100
@@ -310,3 +315,74 @@ def read_part(body: bytes, content_type: str, name: str) -> tuple[bytes, str]:
                 kind = _TYPE.search(head.replace(b"\r\n", b"\n"))
                 return data, kind[1].decode(errors="replace") if kind else ""
     raise bad_request(f'request body has an error: no part "{name}" in the form')
+
+
+Handler = Callable[..., Response]
+"""Takes the service or the open repository, the request, and by name the other parts of the path."""
+
+API = "/api/v1"
+_PARAMETER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Route:
+    """``pattern`` is as in lakeFS's own API description: ``/repositories/{repository}/branches``."""
+
+    method: str
+    pattern: str
+    handler: Handler
+    public: bool = False
+    flavor: Flavor = "oss"
+
+    @cached_property
+    def expression(self) -> re.Pattern[str]:
+        return re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", self.pattern))
+
+
+ROUTES: list[Route] = []
+"""All that the modules of handlers declare."""
+
+
+def route(
+    method: str, pattern: str, *, public: bool = False, flavor: Flavor = "oss"
+) -> Callable[[Handler], Handler]:
+    """Declares that a handler answers here, in both flavours or in Enterprise only. It takes the service."""
+
+    def declare(handler: Handler) -> Handler:
+        ROUTES.append(Route(method, pattern, handler, public, flavor))
+        return handler
+
+    return declare
+
+
+def on_repository(
+    method: str, path: str, flavor: Flavor = "oss", *, writes: bool = False
+) -> Callable[[Handler], Handler]:
+    """Declares that a handler answers for ``path`` of a repository. It takes the open repository. One that
+    ``writes`` refuses a read-only repository."""
+
+    def declare(handler: Handler) -> Handler:
+        def answer(service: Service, request: Request, repository: str, **parts: str) -> Response:
+            opened = service.open_to_write(repository) if writes else service.open(repository)
+            return handler(opened, request, **parts)
+
+        ROUTES.append(Route(method, f"/repositories/{{repository}}{path}", answer, flavor=flavor))
+        return handler
+
+    return declare
+
+
+on_writable = partial(on_repository, writes=True)
+
+
+def find_route(flavor: Flavor, method: str, raw_path: str) -> tuple[Route, dict[str, str]] | None:
+    """The route of a request and its parameters, or None when no route answers here. A path is split into
+    parts before these are percent-decoded."""
+    if not raw_path.startswith(API):
+        return None
+    for route in ROUTES:
+        if route.method == method and route.flavor in ("oss", flavor):
+            match = route.expression.fullmatch(raw_path[len(API) :])
+            if match:
+                return route, {name: unquote(part) for name, part in match.groupdict().items()}
+    return None

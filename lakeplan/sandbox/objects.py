@@ -21,12 +21,14 @@ from lakeplan.sandbox.messages import (
     bad_request,
     json_response,
     not_found,
+    on_repository,
+    on_writable,
     page,
     page_of_paths,
     prefixed,
     read_part,
 )
-from lakeplan.sandbox.service import CANNOT_WRITE, OpenRepository, on_repository, on_writable
+from lakeplan.sandbox.service import CANNOT_WRITE, OpenRepository
 from lakeplan.values.objects import AddressType, Entry
 from lakeplan.values.records import LAST_SECOND
 

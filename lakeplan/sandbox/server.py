@@ -17,21 +17,12 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.sandbox import branches, objects, settings
-from lakeplan.sandbox.messages import ApiError, Request, Response, error_response, not_found
-from lakeplan.sandbox.service import ROUTES, Flavor, Options, Route, Router, Service
+from lakeplan.sandbox.messages import ApiError, Request, Response, error_response, find_route, not_found
+from lakeplan.sandbox.service import Options, Service
 from lakeplan.sandbox.storage import PRESIGNED_PATH
 
 HANDLERS = (branches, objects, settings)
 """The modules whose handlers declare the routes."""
-
-
-def routes_of(flavor: Flavor) -> tuple[Route, ...]:
-    """The routes that a server of this flavour has."""
-    return tuple(route for route in ROUTES if route.flavor in ("oss", flavor))
-
-
-def router_of(flavor: Flavor) -> Router:
-    return Router(routes_of(flavor))
 
 
 class Sandbox:
@@ -39,7 +30,6 @@ class Sandbox:
 
     def __init__(self, directory: Path, options: Options) -> None:
         self.service = Service(directory, options)
-        self._router = router_of(options.flavor)
 
     def answer(self, request: Request, raw_path: str) -> Response:
         """The answer to a request. Every error becomes an answer too."""
@@ -54,7 +44,7 @@ class Sandbox:
     def _dispatch(self, request: Request, raw_path: str) -> Response:
         if raw_path.startswith(PRESIGNED_PATH + "/"):
             return self._presigned(request)
-        match = self._router.find(request.method, raw_path)
+        match = find_route(self.service.options.flavor, request.method, raw_path)
         if match is None:
             raise not_found("invalid API endpoint")
         route, params = match

@@ -1,21 +1,20 @@
-"""The objects that handlers use: the server with its clock and flavour, an open repository, and routes."""
+"""The objects that handlers use: the server with its clock and flavour, and an open repository."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone, tzinfo
 from fnmatch import translate
 from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote
 
 from lakeplan.formats.namespace import REFS_MANIFEST_KEY, ObjectPaths, XidSource, metadata_key, normalize
 from lakeplan.formats.refs import write_manifest, write_refs_dump
 from lakeplan.sandbox.graph import Resolved, Tree, apply_changes, resolve, same
-from lakeplan.sandbox.messages import ApiError, Request, Response, not_found
+from lakeplan.sandbox.messages import ApiError, not_found
 from lakeplan.sandbox.records import Records, Repositories, Store
 from lakeplan.sandbox.storage import SCHEME, Namespace, Namespaces, Presigner, Trees
 from lakeplan.values.objects import AddressType, Entry
@@ -211,83 +210,3 @@ BRANCH_PROTECTION = "branch_protection"
 CANNOT_WRITE = "cannot write to protected branch"
 CANNOT_COMMIT = "cannot commit to protected branch"
 PROTECTED = "protected branch"
-
-
-Handler = Callable[..., Response]
-"""Takes the service or the open repository, the request, and by name the other parts of the path."""
-
-API = "/api/v1"
-_PARAMETER = re.compile(r"\{(\w+)\}")
-
-
-@dataclass(frozen=True)
-class Route:
-    """``pattern`` is as in lakeFS's own API description: ``/repositories/{repository}/branches``."""
-
-    method: str
-    pattern: str
-    handler: Handler
-    public: bool = False
-    flavor: Flavor = "oss"
-
-    @property
-    def expression(self) -> re.Pattern[str]:
-        return re.compile(_PARAMETER.sub(r"(?P<\1>[^/]+)", self.pattern))
-
-
-ROUTES: list[Route] = []
-"""All that the modules of handlers declare."""
-
-
-def route(
-    method: str, pattern: str, *, public: bool = False, flavor: Flavor = "oss"
-) -> Callable[[Handler], Handler]:
-    """Declares that a handler answers here, in both flavours or in Enterprise only. It takes the service."""
-
-    def declare(handler: Handler) -> Handler:
-        ROUTES.append(Route(method, pattern, handler, public, flavor))
-        return handler
-
-    return declare
-
-
-def on_repository(method: str, path: str, flavor: Flavor = "oss") -> Callable[[Handler], Handler]:
-    """Declares that a handler answers for ``path`` of a repository. It takes the open repository."""
-    return _of_repository(method, path, flavor, Service.open)
-
-
-def on_writable(method: str, path: str, flavor: Flavor = "oss") -> Callable[[Handler], Handler]:
-    """As ``on_repository``, and refuses a read-only repository."""
-    return _of_repository(method, path, flavor, Service.open_to_write)
-
-
-def _of_repository(
-    method: str, path: str, flavor: Flavor, find: Callable[[Service, str], OpenRepository]
-) -> Callable[[Handler], Handler]:
-    def declare(handler: Handler) -> Handler:
-        def answer(service: Service, request: Request, repository: str, **parts: str) -> Response:
-            return handler(find(service, repository), request, **parts)
-
-        ROUTES.append(Route(method, f"/repositories/{{repository}}{path}", answer, flavor=flavor))
-        return handler
-
-    return declare
-
-
-class Router:
-    """Finds the route of a request. A path is split into parts before these are percent-decoded."""
-
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._routes: dict[str, list[tuple[re.Pattern[str], Route]]] = {}
-        for route in routes:
-            self._routes.setdefault(route.method, []).append((route.expression, route))
-
-    def find(self, method: str, raw_path: str) -> tuple[Route, dict[str, str]] | None:
-        """The route and its parameters, or None when no route answers here."""
-        if not raw_path.startswith(API):
-            return None
-        for expression, route in self._routes.get(method, ()):
-            match = expression.fullmatch(raw_path[len(API) :])
-            if match:
-                return route, {name: unquote(part) for name, part in match.groupdict().items()}
-        return None

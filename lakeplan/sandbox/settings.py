@@ -35,16 +35,12 @@ from lakeplan.sandbox.messages import (
     check_repository_name,
     json_response,
     not_found,
-    paged,
-)
-from lakeplan.sandbox.service import (
-    BRANCH_PROTECTION,
-    OpenRepository,
-    Service,
     on_repository,
     on_writable,
+    paged,
     route,
 )
+from lakeplan.sandbox.service import BRANCH_PROTECTION, OpenRepository, Service
 from lakeplan.sandbox.storage import SCHEME
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
