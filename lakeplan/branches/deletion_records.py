@@ -18,8 +18,8 @@ from lakeplan.state.store import repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import LiveBranch
+from lakeplan.values.documents import decode, encode
 from lakeplan.values.plan import Failure
-from lakeplan.values.plan_document import decode, encode
 from lakeplan.values.records import moment_in, utc_second_text
 
 DELETIONS_FORMAT = "lakeplan.deletions/v1"

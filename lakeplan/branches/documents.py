@@ -29,12 +29,13 @@ from lakeplan.values.documents import (
     Following,
     GateRow,
     TotalRow,
+    decode,
+    encode,
     failure_row,
     format_problem,
     gate_row,
 )
 from lakeplan.values.plan import Failure, GateOutcome
-from lakeplan.values.plan_document import decode, encode
 from lakeplan.values.records import any_moment, moment_in, utc_second_text
 
 PLAN_FORMAT: Final = "lakeplan.lifecycle-plan/v1"

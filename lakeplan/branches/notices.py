@@ -15,7 +15,7 @@ from lakeplan.state.store import read_repository_record, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep
-from lakeplan.values.plan_document import decode, encode
+from lakeplan.values.documents import decode, encode
 
 T = TypeVar("T")
 EXEMPTIONS_FORMAT = "lakeplan.exemptions/v1"

@@ -19,8 +19,9 @@ from lakeplan.cli.git import tree_prefix
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.output.redact import redact_plan, redacted
 from lakeplan.output.text import KEY, json_for, safe_json, safe_output
+from lakeplan.values.documents import encode
 from lakeplan.values.local import check_writable, write_file
-from lakeplan.values.plan_document import dump_plan, encode, to_document
+from lakeplan.values.plan_document import dump_plan, to_document
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

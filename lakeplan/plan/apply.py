@@ -25,10 +25,10 @@ from lakeplan.state.store import known_repositories, read_applied, read_baseline
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import Check, DesiredRepository, Safety
+from lakeplan.values.documents import encode
 from lakeplan.values.gates import CHECK, UNKNOWN_IMPACT
 from lakeplan.values.pins import PinState
 from lakeplan.values.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan
-from lakeplan.values.plan_document import encode
 from lakeplan.values.records import moment_in
 from lakeplan.values.rules import GcRules
 

@@ -23,10 +23,9 @@ from lakeplan.state.store import (
 )
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.plan import RepositoryPlan
-from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import moment_in
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import GcRules, rules_from_body
 from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
 
 WORKERS = 8

@@ -30,7 +30,7 @@ from lakeplan.state.sweeps import RecordedSweep, read_sweeps
 from lakeplan.stores.protocols import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository
-from lakeplan.values.plan_document import encode
+from lakeplan.values.documents import encode
 from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Repository

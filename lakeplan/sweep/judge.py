@@ -16,8 +16,8 @@ from lakeplan.sweep.mark_record import Allowance, Approval, Judged, Mark
 from lakeplan.sweep.ports import Site, approval_key
 from lakeplan.sweep.records import StoredMark
 from lakeplan.sweep.rules import GRACE_SECONDS, mark_gates
+from lakeplan.values.documents import encode
 from lakeplan.values.plan import GateOutcome, GateResult
-from lakeplan.values.plan_document import encode
 from lakeplan.values.records import json_text, utc_text
 from lakeplan.values.sweep import SweepSettings
 from lakeplan.values.units import count_of

@@ -16,9 +16,8 @@ from lakeplan.values.declare import Setting
 from lakeplan.values.desired import Safety
 from lakeplan.values.documents import gate_row
 from lakeplan.values.plan import GateOutcome, GateResult
-from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.records import json_text, utc_text
-from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
+from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore, rules_from_body
 from lakeplan.values.simulation import Amount, RunnerChoice
 from lakeplan.values.sweep import (
     MARK_FORMAT,

@@ -18,9 +18,8 @@ from lakeplan.sweep.ports import Site
 from lakeplan.sweep.rules import lowered
 from lakeplan.values import records
 from lakeplan.values.pins import is_pin_name
-from lakeplan.values.plan_document import rules_from_body
 from lakeplan.values.records import json_text, moment_in, moment_of, utc_text
-from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
+from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore, rules_from_body
 
 LEASE_SECONDS = 30 * 60
 """Longer than a round and its inspection. A killed run on another machine blocks the repository for this

@@ -33,7 +33,7 @@ from lakeplan.sweep.documents import ListedMark, ListedState, MarkListDocument, 
 from lakeplan.sweep.mark_record import MARK_AGAIN, Approval, Mark, digest_of, read_mark
 from lakeplan.sweep.ports import Site, approval_key, mark_index_key, recorded_marks
 from lakeplan.values import records
-from lakeplan.values.plan_document import decode
+from lakeplan.values.documents import decode
 from lakeplan.values.records import moment_in, utc_text
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, Part, PartResult, Status

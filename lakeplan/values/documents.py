@@ -1,13 +1,21 @@
-"""Parts of JSON documents that several rooms write."""
+"""JSON documents: values as JSON data, and parts that several rooms write."""
 
 from __future__ import annotations
 
+import types
+import typing
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Literal, TypedDict, cast
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass
+from datetime import date, datetime
+from enum import Enum
+from typing import Any, Literal, TypedDict, cast
 
 from lakeplan.errors import LakeplanError
 from lakeplan.values.plan import Failure, GateResult
+from lakeplan.values.records import moment_in, utc_text
+from lakeplan.values.rules import GcRules, rules_from_body
+
+Json = Any
 
 
 class GateRow(TypedDict):
@@ -146,3 +154,80 @@ class BranchEntry(Losses):
     follows: FollowsRow | None
     notes: list[str]
     only_here: OnlyHereRow | None
+
+
+def encode(value: Json) -> Json:
+    """Return a dataclass as JSON data, with its fields under their names."""
+    if isinstance(value, GcRules):
+        return value.to_body()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return utc_text(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in fields(value) if not _is_left_out(f, value)}
+    if isinstance(value, Mapping):
+        return {str(k): encode(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [encode(v) for v in value]
+    return value
+
+
+def _is_left_out(of: Field[Json], value: Json) -> bool:
+    missing = of.metadata.get("optional") and getattr(value, of.name) is None
+    return bool(of.metadata.get("not_in_document") or missing)
+
+
+def decode(data: Json, kind: Json) -> Json:
+    """Return the value of type ``kind`` that ``encode`` wrote as this JSON data. A missing field has its
+    default. Raises TypeError, KeyError or ValueError."""
+    origin: Json = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if data is None:
+            return None
+        return decode(data, next(a for a in arguments if a is not type(None)))
+    if origin is typing.Literal:
+        if data not in arguments:
+            raise ValueError(f"{data!r} is not one of {', '.join(map(repr, arguments))}")
+        return data
+    if origin is tuple:
+        return tuple(decode(item, arguments[0]) for item in _typed(data, list))
+    if origin is not None:  # Mapping[str, X]
+        return {k: decode(v, arguments[1]) for k, v in _typed(data, dict).items()}
+    if kind is typing.Any:
+        return data
+    if kind is GcRules:
+        return rules_from_body(data)
+    if kind is datetime:
+        return moment_in(_typed(data, str))
+    if kind is date:
+        return date.fromisoformat(_typed(data, str))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(data)
+    if is_dataclass(kind):
+        return _decode_dataclass(_typed(data, dict), kind)
+    if kind is float and isinstance(data, int):
+        return _typed(data, int)  # unchanged, so that a plan that is loaded and stored has the same digest
+    return _typed(data, kind)
+
+
+def _typed(data: Json, kind: type) -> Json:
+    if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
+        raise TypeError(f"{data!r} is not a {kind.__name__}")
+    return data
+
+
+def _decode_dataclass(data: Json, kind: Json) -> Json:
+    hints = typing.get_type_hints(kind)
+    values = {}
+    for f in fields(kind):
+        if f.metadata.get("not_in_document"):
+            continue
+        if f.name in data:
+            values[f.name] = decode(data[f.name], hints[f.name])
+        elif f.default is MISSING and f.default_factory is MISSING:
+            raise KeyError(f.name)
+    return kind(**values)

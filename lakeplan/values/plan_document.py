@@ -7,17 +7,14 @@ edited file.
 from __future__ import annotations
 
 import json
-import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
-from datetime import date, datetime
-from enum import Enum
+from dataclasses import replace
 
 from lakeplan.errors import LakeplanError
 from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json
 from lakeplan.values.branches import SETTLED
-from lakeplan.values.documents import format_problem
+from lakeplan.values.documents import decode, encode, format_problem
 from lakeplan.values.plan import (
     INLINE_RECORDS,
     PLAN_FORMAT,
@@ -27,8 +24,8 @@ from lakeplan.values.plan import (
     RepositoryPlan,
     Shown,
 )
-from lakeplan.values.records import json_digest, moment_in, utc_text, without_duplicates
-from lakeplan.values.rules import Action, GcRules
+from lakeplan.values.records import json_digest, without_duplicates
+from lakeplan.values.rules import Action
 
 Json = typing.Any
 OBJECTS_HEAD = b"lakeplan.plan-objects/v1\n"
@@ -208,92 +205,3 @@ def _briefly(error: Exception) -> str:
 
 def digest_of(document: Mapping[str, Json]) -> str:
     return json_digest({key: value for key, value in document.items() if key != "digest"})
-
-
-def rules_from_body(body: Mapping[str, Json]) -> GcRules:
-    """Return the rules of a JSON body. Raises KeyError or TypeError unless days are whole numbers, and
-    ValueError if a branch occurs twice."""
-    branches: dict[str, int] = {}
-    for item in _typed(_typed(body, dict)["branches"], list):
-        name = _typed(_typed(item, dict)["branch_id"], str)
-        if name in branches:
-            raise ValueError(f"it lists branch {name!r} twice")
-        branches[name] = _typed(item["retention_days"], int)
-    return GcRules(_typed(body["default_retention_days"], int), branches)
-
-
-def encode(value: Json) -> Json:
-    """Return a dataclass as JSON data, with its fields under their names."""
-    if isinstance(value, GcRules):
-        return value.to_body()
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return utc_text(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: encode(getattr(value, f.name)) for f in fields(value) if not _is_left_out(f, value)}
-    if isinstance(value, Mapping):
-        return {str(k): encode(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [encode(v) for v in value]
-    return value
-
-
-def _is_left_out(of: Field[Json], value: Json) -> bool:
-    missing = of.metadata.get("optional") and getattr(value, of.name) is None
-    return bool(of.metadata.get("not_in_document") or missing)
-
-
-def decode(data: Json, kind: Json) -> Json:
-    """Return the value of type ``kind`` that ``encode`` wrote as this JSON data. A missing field has its
-    default. Raises TypeError, KeyError or ValueError."""
-    origin: Json = typing.get_origin(kind)
-    arguments = typing.get_args(kind)
-    if origin in (typing.Union, types.UnionType):
-        if data is None:
-            return None
-        return decode(data, next(a for a in arguments if a is not type(None)))
-    if origin is typing.Literal:
-        if data not in arguments:
-            raise ValueError(f"{data!r} is not one of {', '.join(map(repr, arguments))}")
-        return data
-    if origin is tuple:
-        return tuple(decode(item, arguments[0]) for item in _typed(data, list))
-    if origin is not None:  # Mapping[str, X]
-        return {k: decode(v, arguments[1]) for k, v in _typed(data, dict).items()}
-    if kind is typing.Any:
-        return data
-    if kind is GcRules:
-        return rules_from_body(data)
-    if kind is datetime:
-        return moment_in(_typed(data, str))
-    if kind is date:
-        return date.fromisoformat(_typed(data, str))
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(data)
-    if is_dataclass(kind):
-        return _decode_dataclass(_typed(data, dict), kind)
-    if kind is float and isinstance(data, int):
-        return _typed(data, int)  # unchanged, so that a plan that is loaded and stored has the same digest
-    return _typed(data, kind)
-
-
-def _typed(data: Json, kind: type) -> Json:
-    if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
-        raise TypeError(f"{data!r} is not a {kind.__name__}")
-    return data
-
-
-def _decode_dataclass(data: Json, kind: Json) -> Json:
-    hints = typing.get_type_hints(kind)
-    values = {}
-    for f in fields(kind):
-        if f.metadata.get("not_in_document"):
-            continue
-        if f.name in data:
-            values[f.name] = decode(data[f.name], hints[f.name])
-        elif f.default is MISSING and f.default_factory is MISSING:
-            raise KeyError(f.name)
-    return kind(**values)

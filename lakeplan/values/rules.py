@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from lakeplan.values.records import json_digest
+from lakeplan.values.records import rules as rules_shape
 
 ActionName = Literal["add", "change", "clear"]
 """An action other than ``none``."""
@@ -110,3 +111,10 @@ RulesBefore = GcRules | NoRules | None
 def etag_of(rules: GcRules | None) -> str:
     """Return the ETag of rules, or ``absent`` if none are set."""
     return ABSENT_ETAG if rules is None else rules.etag
+
+
+def rules_from_body(body: Any) -> GcRules:
+    """Return the rules of a JSON body. Raises ValueError for a body that no server can store."""
+    rules_shape(body, "rules")
+    branches = {rule["branch_id"]: rule["retention_days"] for rule in body["branches"]}
+    return GcRules(body["default_retention_days"], branches)

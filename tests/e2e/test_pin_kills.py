@@ -12,7 +12,7 @@ from lakeplan.lakefs import writers
 from lakeplan.lakefs.transport import Transport
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
-from lakeplan.values.plan_document import rules_from_body
+from lakeplan.values.rules import rules_from_body
 from tests.e2e.test_pins import PATH, REPOSITORY, applied, hidden, pin_of, planned, tree
 
 

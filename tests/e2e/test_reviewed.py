@@ -7,8 +7,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from lakeplan.values.documents import decode
 from lakeplan.values.plan import Plan
-from lakeplan.values.plan_document import decode, digest_of, to_document
+from lakeplan.values.plan_document import digest_of, to_document
 from lakeplan.values.records import utc_text
 
 
