@@ -191,7 +191,9 @@ def _read(site: Site, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
     """All records by hold. A release without commits counts only for holds of the tree (``active``)."""
     by_folder: dict[str, _Record] = {}
     names = {_folder(name): name for name in active}
-    for stored in site.store.list_objects(HOLDS_PREFIX):
+    # All are listed before the first is read. If another machine removes a record meanwhile, reading the
+    # rest of it fails, and its release is not missed.
+    for stored in list(site.store.list_objects(HOLDS_PREFIX)):
         where = f"{site.store.url}/{stored.key}"
         file = stored.key.rpartition("/")[2]
         folder = stored.key.removesuffix(file)

@@ -325,6 +325,20 @@ class DescribeAnInterruptedRemoval:
         other.branches = {}
         assert other.keep(BRANCH, at=NOW + DAY) == kept
 
+    def it_fails_where_another_machine_removes_a_record_that_it_reads(self, case: Case) -> None:
+        case.keep(BRANCH)
+        case.keep()
+        other, after = Case(case.path), case.store.after
+
+        def remove(name: str, args: tuple[Any, ...]) -> None:
+            if name == "read":
+                case.store.after = after
+                assert other.keep(at=NOW + DAY) == set()
+
+        case.store.after = remove
+        with pytest.raises(StorageError, match="does not exist"):
+            case.keep(BRANCH, at=NOW + DAY)
+
     def it_says_that_the_store_refused(self, case: Case) -> None:
         case.keep(BRANCH)
         case.keep()
