@@ -6,7 +6,7 @@ import pytest
 
 from lakeplan.sandbox import graph
 from lakeplan.sandbox.graph import Resolved
-from lakeplan.sandbox.records import Records
+from lakeplan.sandbox.state import Records
 
 
 def resolve_like_old_servers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from lakeplan.sandbox import server
 from lakeplan.sandbox.messages import ApiError, Request, Response, error_response
 from lakeplan.sandbox.service import Options
-from lakeplan.sandbox.storage import PRESIGNED_PATH
+from lakeplan.sandbox.state import PRESIGNED_PATH
 
 FORBIDDEN = "insufficient permissions"
 

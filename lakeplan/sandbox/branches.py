@@ -27,8 +27,8 @@ from lakeplan.sandbox.messages import (
     paged,
     prefixed,
 )
-from lakeplan.sandbox.records import BranchRecord
 from lakeplan.sandbox.service import CANNOT_COMMIT, CANNOT_WRITE, PROTECTED, OpenRepository, Service
+from lakeplan.sandbox.state import BranchRecord
 from lakeplan.values.repository import Commit, Tag
 
 STRATEGY_KEY = ".lakefs.merge.strategy"

@@ -7,12 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from lakeplan.sandbox.messages import bad_request, not_found
-from lakeplan.sandbox.records import BranchRecord, Records
 from lakeplan.values.objects import Entry
 from lakeplan.values.repository import Commit
+
+if TYPE_CHECKING:
+    from lakeplan.sandbox.state import BranchRecord, Records
 
 Tree = Mapping[str, Entry]
 DiffType = Literal["added", "removed", "changed", "conflict"]
@@ -220,11 +222,9 @@ def _resolve_base(records: Records, name: str) -> Resolved:
     only a whole commit id comes before a branch or a tag with that name."""
     if _HEX.fullmatch(name) and len(name) == 64 and records.find_commit(name):
         return Resolved(name)
-    branch = records.find_branch(name)
-    if branch:
+    if branch := records.find_branch(name):
         return Resolved(branch.commit_id, branch)
-    tag = records.find_tag(name)
-    if tag:
+    if tag := records.find_tag(name):
         return Resolved(tag.commit_id)
     ids = records.commits_with_prefix(name) if _HEX.fullmatch(name) else []
     if len(ids) != 1:

@@ -19,7 +19,7 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.sandbox import branches, objects, settings
 from lakeplan.sandbox.messages import ApiError, Request, Response, error_response, find_route, not_found
 from lakeplan.sandbox.service import Options, Service
-from lakeplan.sandbox.storage import PRESIGNED_PATH
+from lakeplan.sandbox.state import PRESIGNED_PATH
 
 HANDLERS = (branches, objects, settings)
 """The modules whose handlers declare the routes."""

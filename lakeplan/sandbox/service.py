@@ -15,8 +15,16 @@ from lakeplan.formats.namespace import REFS_MANIFEST_KEY, ObjectPaths, XidSource
 from lakeplan.formats.refs import write_manifest, write_refs_dump
 from lakeplan.sandbox.graph import Resolved, Tree, apply_changes, resolve, same
 from lakeplan.sandbox.messages import ApiError, not_found
-from lakeplan.sandbox.records import Records, Repositories, Store
-from lakeplan.sandbox.storage import SCHEME, Namespace, Namespaces, Presigner, Trees
+from lakeplan.sandbox.state import (
+    SCHEME,
+    Namespace,
+    Namespaces,
+    Presigner,
+    Records,
+    Repositories,
+    Store,
+    Trees,
+)
 from lakeplan.values.objects import AddressType, Entry
 from lakeplan.values.repository import Commit, RefsDumpIds, Repository
 

@@ -41,7 +41,7 @@ from lakeplan.sandbox.messages import (
     route,
 )
 from lakeplan.sandbox.service import BRANCH_PROTECTION, OpenRepository, Service
-from lakeplan.sandbox.storage import SCHEME
+from lakeplan.sandbox.state import SCHEME
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
 

@@ -8,7 +8,7 @@ import pytest
 
 from lakeplan.errors import PermissionDenied
 from lakeplan.lakefs.writers import LakeFSBranchWriter
-from lakeplan.sandbox import records
+from lakeplan.sandbox import state
 from tests.e2e.test_sweep import Site
 from tests.sandboxes import start_sandbox
 
@@ -378,7 +378,7 @@ def it_makes_no_pin_where_the_server_makes_visible_branches(
     world, commits, monkeypatch, entries_first, deleted, code
 ):
     """It ends as partly done if it has written rules of pins before, or cannot delete the branch again."""
-    real = records.Records.add_branch
+    real = state.Records.add_branch
 
     def visible(self, id, commit_id, *, hidden=False):
         real(self, id, commit_id)
@@ -394,7 +394,7 @@ def it_makes_no_pin_where_the_server_makes_visible_branches(
         world.api.branch(REPOSITORY, "dev", commits[0])
         world.api.tag(REPOSITORY, "v2", world.api.commit(REPOSITORY, "dev", 8, loose=1))
         world.api.call("DELETE", f"{PATH}/branches/dev")
-    monkeypatch.setattr(records.Records, "add_branch", visible)
+    monkeypatch.setattr(state.Records, "add_branch", visible)
     if not deleted:
         monkeypatch.setattr(LakeFSBranchWriter, "delete_branch", refuse)
     tree(world, '{tags: ["v*"]}')

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.sandbox.messages import ApiError
-from lakeplan.sandbox.storage import Namespaces
+from lakeplan.sandbox.state import Namespaces
 
 
 @pytest.mark.parametrize(

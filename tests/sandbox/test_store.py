@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.errors import UsageError
-from lakeplan.sandbox.records import Store
+from lakeplan.sandbox.state import Store
 
 
 def test_an_error_leaves_nothing_behind(tmp_path):
