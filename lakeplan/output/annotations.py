@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from lakeplan.output.plan import summary_text, what_if
 from lakeplan.output.plan_changes import key_of, weakened_settings, writing
-from lakeplan.output.plan_impact import scope_of
+from lakeplan.output.plan_impact import scope_of, warnings_of
 from lakeplan.output.text import Json, safe
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def plan_annotations(document: Json, same_as_base: Collection[str] = ()) -> Iter
     for repository in document["repositories"]:
         if key_of(repository) in same_as_base and key_of(repository) not in written:
             continue
-        for text in repository["warnings"]:
+        for text in warnings_of(repository):
             place = leading_place(text) or place_of(repository["source"])
             yield Annotation("warning", key_of(repository), text, place)
     yield Annotation("notice", "plan", summary_text(document))
@@ -182,8 +182,8 @@ def _repository(suite: ET.Element, repository: Json, tree: str) -> None:
     case = junit_case(suite, key, "plan", place, tree)
     if failure is not None:
         _bad(case, "error", "failed", failure["message"], failure["hint"])
-    elif repository["warnings"]:
-        _output(case, "\n".join(repository["warnings"]))
+    elif warnings := warnings_of(repository):
+        _output(case, "\n".join(warnings))
     for gate in repository["gates"]:
         _gate(suite, gate, place, tree)
 

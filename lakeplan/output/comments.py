@@ -171,7 +171,12 @@ def _title(repository: Json, words: str) -> str:
 
 
 def headline(repository: Json) -> str:
-    """Return one line about what the change does."""
+    """Return one line about what the change does, and what that does not include."""
+    left_out = (f"Not included: {_brief(text)}." for text in plan_impact.left_out(repository))
+    return " ".join([_impact(repository), *left_out])
+
+
+def _impact(repository: Json) -> str:
     impact = repository["impact"]
     if impact["status"] == "unknown":
         return f"Impact: **UNKNOWN**: {_brief(impact['reason'] or plan_impact.NO_REASON)}"

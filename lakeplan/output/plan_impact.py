@@ -330,6 +330,15 @@ def failure_groups(repositories: Iterable[Json]) -> dict[tuple[str, str, str], l
     return groups
 
 
+def left_out(repository: Json) -> list[str]:
+    """Return what the impact does not include, except for what is true of every plan and stated beside it."""
+    return [text for text in repository["impact"]["blind_to"] if text != STAGED_DATA]
+
+
+def warnings_of(repository: Json) -> list[str]:
+    return [*repository["warnings"], *(f"not included: {text}" for text in left_out(repository))]
+
+
 def render_warnings(
     page: Page,
     repositories: Sequence[Json],
@@ -343,12 +352,8 @@ def render_warnings(
     tags = [r for r in repositories if r["impact"]["tags"]]
     texts: dict[str, list[str]] = {text: [] for text in others}
     for repository in repositories:
-        for text in repository["warnings"]:
+        for text in warnings_of(repository):
             texts.setdefault(text, []).append(key_of(repository))
-        for text in repository["impact"]["blind_to"]:
-            if text == STAGED_DATA:
-                continue  # true of every plan, and stated in the heading of the impact
-            texts.setdefault(f"not included: {text}", []).append(key_of(repository))
     if not (at_risk or tags or texts):
         return
     page.heading("Warnings")

@@ -136,7 +136,7 @@ def notes_section(document: Json) -> Section:
         parts += more(len(failed))
     warnings = [
         *plan["warnings"],
-        *(f"{key_of(r)}: {w}" for r in plan["repositories"] for w in r["warnings"]),
+        *(f"{key_of(r)}: {w}" for r in plan["repositories"] for w in plan_impact.warnings_of(r)),
     ]
     if plan["unmanaged"]:
         keys = ", ".join(plan["unmanaged"][:20])

@@ -8,8 +8,21 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lakeplan.output.annotations import render_github_plan, render_junit_plan
+from lakeplan.output.comments import render_markdown
 from lakeplan.output.plan import circumstances, render_plan
-from lakeplan.values.plan import Backlog, GateOutcome, GateResult, Horizon, Impact, ImpactStatus, TagLoss
+from lakeplan.output.report import render_report
+from lakeplan.plan.page import report_page_document
+from lakeplan.values.plan import (
+    STAGED_DATA,
+    Backlog,
+    GateOutcome,
+    GateResult,
+    Horizon,
+    Impact,
+    ImpactStatus,
+    TagLoss,
+)
 from lakeplan.values.plan_document import to_document
 from lakeplan.values.rules import GcRules
 
@@ -268,6 +281,21 @@ class DescribeOtherPeoplesText:
         packed = re.sub(r"[\s+]", "", text)
         assert packed.count("長い名前") == 40
         assert packed.count("b") >= 300
+
+
+def it_shows_what_the_impact_does_not_include_in_every_format(plans: Any, show: Any) -> None:
+    impact = Impact(ImpactStatus.UNAFFECTED, horizons={}, blind_to=("3 commits of later", STAGED_DATA))
+    plan = plans.make(plans.repository("a", GcRules(9), GcRules(5), impact=impact))
+    document = to_document(plan)
+    texts = {
+        "terminal": show(render_plan, document, 120),
+        "comment": render_markdown(document),
+        "annotations": render_github_plan(document),
+        "junit": render_junit_plan(document),
+        "page": render_report(report_page_document(plan)),
+    }
+    for name, text in texts.items():
+        assert len(re.findall("[Nn]ot included: 3 commits of later", text)) == 1, name
 
 
 class DescribeColours:
