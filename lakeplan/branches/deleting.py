@@ -114,7 +114,7 @@ _KEPT = {
     Keep.DEFAULT_BRANCH: "it is the default branch now",
     Keep.READ_ONLY: "the repository is read-only now",
     Keep.HELD: "a hold now keeps this branch, because another branch or tag was moved or deleted",
-    Keep.OPEN_PULL_REQUEST: "somebody opened a pull request from this branch",
+    Keep.OPEN_PULL_REQUEST: "somebody opened a pull request from or into this branch",
     Keep.PROTECTED: "a branch protection rule matches it now",
     Keep.NOT_MERGED: "the default branch moved and may no longer contain the commits of this branch",
     Keep.EXEMPTED: "somebody recorded or removed an exemption for this branch",

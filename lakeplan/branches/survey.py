@@ -282,8 +282,14 @@ class _Surveyor:
     def _with_pulls(self, outlooks: dict[str, BranchOutlook]) -> dict[str, BranchOutlook]:
         if not self._whole and not any(o.verdict.deletes for o in outlooks.values()):
             return outlooks
-        pulls = pulls_by_source(self._readers.branches, self._desired.name)
-        return {n: replace(o, pulls=pulls.get(n, ())) for n, o in outlooks.items()}
+        pulls = pulls_by_branch(self._readers.branches, self._desired.name)
+        # Most pull requests lead into branches that no policy deletes: nobody needs these there.
+        return {
+            n: replace(
+                o, pulls=tuple(p for p in pulls.get(n, ()) if o.verdict.deletes or p.source_branch == n)
+            )
+            for n, o in outlooks.items()
+        }
 
     # ---- the whole repository
     @cached_property
@@ -335,11 +341,12 @@ def _with_safety(
     return {name: replace(outlook, safe_until=ends.get(name)) for name, outlook in outlooks.items()}
 
 
-def pulls_by_source(reader: BranchReader, repository: str) -> dict[str, tuple[PullRequest, ...]]:
-    """Open pull requests by the branch that they come from."""
+def pulls_by_branch(reader: BranchReader, repository: str) -> dict[str, tuple[PullRequest, ...]]:
+    """Open pull requests by the branches that they come from and lead into."""
     pulls: dict[str, tuple[PullRequest, ...]] = {}
     for pull in reader.open_pulls(repository):
-        pulls[pull.source_branch] = (*pulls.get(pull.source_branch, ()), pull)
+        for name in {pull.source_branch, pull.destination_branch}:
+            pulls[name] = (*pulls.get(name, ()), pull)
     return pulls
 
 
@@ -441,7 +448,7 @@ class Keeping:
         return _Snapshot(
             began,
             repository,
-            pulls_by_source(branches, name) if settings.keep_with_open_pull_request else {},
+            pulls_by_branch(branches, name) if settings.keep_with_open_pull_request else {},
             tuple(branches.protected_patterns(name)) if settings.keep_protected else (),
             frozenset(b.id for b in refs.list_branches(name)) if settings.min_keep else None,
             self._merged_still(repository) if settings.require_merged else True,

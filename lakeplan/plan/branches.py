@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from lakeplan.branches.keepers import is_exempt
 from lakeplan.branches.plan import Inspection, InspectionOptions, inspect, weigh
 from lakeplan.branches.recall import Readers
-from lakeplan.branches.survey import WORKERS, pulls_by_source, under
+from lakeplan.branches.survey import WORKERS, pulls_by_branch, under
 from lakeplan.branches.verdicts import EVEREST
 from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
 from lakeplan.retention.keep import active_holds, names_branch, tags_on
@@ -117,7 +117,7 @@ def with_losses(
     pulls: dict[str, tuple[PullRequest, ...]] = {}
     notes = list(policies.notes)
     try:
-        pulls = pulls_by_source(readers.branches, desired.name)
+        pulls = pulls_by_branch(readers.branches, desired.name)
         staged = dict(in_parallel(lambda name: (name, _staged(readers, desired.name, name)), names, WORKERS))
     except LakeplanError as error:
         notes.append(f"uncommitted changes and pull requests could not be read: {error.message}")

@@ -58,8 +58,8 @@ class BranchFate:
     ``goes_at`` is when the proposed policies delete it, and ``before_at`` when the stored ones do, or None if
     they do not delete it within that time. ``policy`` is the first proposed one that does. ``idle`` says
     whether an idle age decides. ``uncommitted`` counts the changes that would be lost, or only the first of
-    them (``uncommitted_more``), or is None if they were not read. ``pulls`` are open pull requests from the
-    branch. ``tags`` are those in its history but not in that of the default branch.
+    them (``uncommitted_more``), or is None if they were not read. ``pulls`` are open pull requests from or
+    into the branch. ``tags`` are those in its history but not in that of the default branch.
     """
 
     branch_id: str

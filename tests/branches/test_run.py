@@ -181,6 +181,21 @@ class DescribeSettings:
         assert found.feature_1.verdict.kept_by is Keep.EXEMPT
         assert found.feature_2.verdict.kept_by is Keep.OPEN_PULL_REQUEST
 
+    def it_keeps_the_destination_of_an_open_pull_request(self, idle):
+        idle.lakefs.pulls = [PullRequest("7", "other", "feature-2")]
+        assert idle.ends() == {"feature-1": "deleted"}
+        outlook = idle.outlooks().feature_2
+        assert outlook.verdict.kept_by is Keep.OPEN_PULL_REQUEST
+        assert [pull.id for pull in outlook.pulls] == ["7"]
+
+    def it_keeps_the_destination_of_a_pull_request_that_is_opened_during_the_run(self, idle):
+        def open_one(branch: str) -> None:
+            idle.lakefs.pulls = [PullRequest("7", "other", "feature-2")]
+            idle.clock.sleep(16)
+
+        idle.lakefs.before_delete = open_one
+        assert idle.ends() == {"feature-1": "deleted", "feature-2": "newly_kept"}
+
     def it_deletes_only_merged_ones_when_asked_to(self, idle):
         idle.lakefs.commit("feature-1")
         idle.run()
