@@ -48,7 +48,7 @@ from lakeplan.simulation.work import (
     unpack_bin,
 )
 from lakeplan.stores.folder import make_folders
-from lakeplan.values.gates import UNREAD_NEIGHBOURS
+from lakeplan.values.gates import MISSING_METADATA
 from lakeplan.values.local import PRIVATE_FOLDER, new_file
 from lakeplan.values.objects import RangeInfo
 from lakeplan.values.own_files import is_own, locked, read_own, user_folder
@@ -84,7 +84,7 @@ SAMPLE_METARANGES, SAMPLE_RANGES = 20, 100
 GONE = (
     "A commit of this repository needs the file, so lakeplan cannot determine which objects of other"
     " repositories the repository uses. Restore the file, or delete the repository if nobody needs it. If the"
-    f" commit uses no objects of the swept repository, override {UNREAD_NEIGHBOURS.name} for it in the tree."
+    f" commit uses no objects of the swept repository, override {MISSING_METADATA.name} for it in the tree."
 )
 MISSING = (DataGone, StorageNotFound, WrongContent)
 _ID = 64
@@ -161,7 +161,7 @@ class ForeignReader:
                     "%s; objects that only such files refer to count as not needed, because the gate %s is"
                     " overridden",
                     error,
-                    UNREAD_NEIGHBOURS.name,
+                    MISSING_METADATA.name,
                 )
 
     def _read_new(self, foreign: Sequence[ForeignRanges]) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -31,7 +31,7 @@ from lakeplan.simulation.observing import Addresses
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held
 from lakeplan.sweep.mark_record import Mark
-from lakeplan.sweep.neighbours import is_overridden
+from lakeplan.sweep.neighbours import may_lack_metadata
 from lakeplan.sweep.ports import HIDDEN, Site, SweepPorts, why_hidden
 from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark, read_marked
 from lakeplan.sweep.rules import place_of
@@ -461,8 +461,8 @@ def _of_site(
 def as_overridden(
     site: Site, foreign: tuple[ForeignRanges, ...], inspection: Inspection
 ) -> tuple[ForeignRanges, ...]:
-    """Other repositories, which may lack metadata files if the tree overrides the gate for that."""
-    if not foreign or not is_overridden(site, inspection.rules.as_of.date()):
+    """Other repositories, which may lack metadata files if the tree overrides ``missing-metadata``."""
+    if not foreign or not may_lack_metadata(site, inspection.rules.as_of.date()):
         return foreign
     return tuple(replace(other, may_lack=True) for other in foreign)
 

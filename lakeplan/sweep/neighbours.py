@@ -20,8 +20,8 @@ from lakeplan.sweep.ports import Neighbour, Site
 from lakeplan.sweep.records import continue_or_abort, is_over, mark_ids, read_summary
 from lakeplan.sweep.rules import overlapping, place_of
 from lakeplan.values import records
-from lakeplan.values.gates import UNREAD_NEIGHBOURS
-from lakeplan.values.plan import GateOutcome
+from lakeplan.values.gates import MISSING_METADATA, UNREAD_NEIGHBOURS
+from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import Repository
 
@@ -244,21 +244,25 @@ def _check_unread(site: Site, unread: dict[str, str], today: date) -> None:
     name, why = next(iter(sorted(unread.items())))
     more = f" (and {len(unread) - 1} more)" if len(unread) > 1 else ""
     text = f"lakeplan cannot determine whether {name}{more} has data in this storage: {why}"
-    if not is_overridden(site, today, len(unread)):
-        gate = UNREAD_NEIGHBOURS.name
+    gate = Verdict(GateOutcome.REFUSED, text, len(unread), 0).of(UNREAD_NEIGHBOURS, site.key)
+    if not _is_overridden(site, today, gate):
         raise GateRefused(
-            f"{gate}: {text}",
+            f"{gate.gate}: {text}",
             where=f"{site.key} ({site.repository.storage_namespace})",
             hint=f"Make {name} readable. If it has no data in this storage, list the gate under overrides in"
-            f" the tree: {{repository: {site.key}, gate: {gate}, reason: …, expires: …}}",
+            f" the tree: {{repository: {site.key}, gate: {gate.gate}, reason: …, expires: …}}",
         )
 
 
-def is_overridden(site: Site, today: date, neighbours: int = 1) -> bool:
-    """Whether the tree overrides ``unread-neighbours`` for this repository and so many neighbours."""
-    gate = Verdict(GateOutcome.REFUSED, "", neighbours, 0).of(UNREAD_NEIGHBOURS, site.key)
-    outcome = GateOverrides(frozenset(), site.overrides, today).decide(gate, site.desired).outcome
-    return outcome is not GateOutcome.REFUSED
+def _is_overridden(site: Site, today: date, gate: GateResult) -> bool:
+    overrides = GateOverrides(frozenset(), site.overrides, today)
+    return overrides.decide(gate, site.desired).outcome is not GateOutcome.REFUSED
+
+
+def may_lack_metadata(site: Site, today: date) -> bool:
+    """Whether the tree accepts commits of other repositories that lack metadata. Another override does not
+    count, because nobody reviewed it for this."""
+    return _is_overridden(site, today, Verdict(GateOutcome.REFUSED, "").of(MISSING_METADATA, site.key))
 
 
 def check_site(

@@ -220,7 +220,7 @@ class OfficialSweeper:
     def _checked(self, run: UnifiedRun) -> frozenset[str]:
         """The addresses in the collector's mark. Raises GateRefused when one of them was not approved."""
         named = self._named_by(run)
-        if foreign := named - marked_addresses(self._store, self._mark):
+        if foreign := named.difference(marked_addresses(self._store, self._mark)):
             raise GateRefused(
                 f"the official collector would delete {count_of(len(foreign), 'object')} outside the approved"
                 f" mark, such as {min(foreign)}",

@@ -114,10 +114,15 @@ SWEEP_LIMIT = Gate(
 )
 UNREAD_NEIGHBOURS = Gate(
     "unread-neighbours",
-    "a sweep cannot determine whether another repository has data in the swept repository's storage, or"
-    " (because metadata is missing) uses its objects",
+    "a sweep cannot determine whether another repository has data in the swept repository's storage",
     refuses=(SWEEPS,),
     unit="neighbours",
+    allow=False,
+)
+MISSING_METADATA = Gate(
+    "missing-metadata",
+    "a commit of another repository lacks metadata, so a sweep cannot determine which objects it uses",
+    refuses=(SWEEPS,),
     allow=False,
 )
 

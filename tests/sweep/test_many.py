@@ -355,10 +355,15 @@ def it_sweeps_beside_a_commit_without_metadata_only_while_the_tree_accepts_that(
     use(world, cache)
     report = world.mark_all()
     assert {*report.failed} == {"prod/repo0", "prod/repo1"}
-    assert "override unread-neighbours" in report.failed["prod/repo0"].hint
-    accepted = {"gate": "unread-neighbours", "reason": "a lost test", "expires": "2024-04-01"}
-    overrides = [{"repository": name, **accepted} for name in ("repo0", "repo1")]
-    world.overrides = overrides
+    assert "override missing-metadata" in report.failed["prod/repo0"].hint
+    accepted = {"reason": "a lost test", "expires": "2024-04-01"}
+
+    def accepting(gate: str) -> list[dict[str, str]]:
+        return [{"repository": name, "gate": gate, **accepted} for name in ("repo0", "repo1")]
+
+    world.overrides = accepting("unread-neighbours")  # reviewed for another reason
+    assert {*world.mark_all().failed} == {"prod/repo0", "prod/repo1"}
+    world.overrides = overrides = accepting("missing-metadata")
     report = world.mark_all()
     assert {*report.failed} == {"prod/repo1"}
     (mark,) = report.marks
