@@ -450,7 +450,9 @@ class Keeping:
             repository,
             pulls_by_branch(branches, name) if settings.keep_with_open_pull_request else {},
             tuple(branches.protected_patterns(name)) if settings.keep_protected else (),
-            frozenset(b.id for b in refs.list_branches(name)) if settings.min_keep else None,
+            frozenset(b.id for b in refs.list_branches(name) if not is_pin_name(b.id))
+            if settings.min_keep
+            else None,
             self._merged_still(repository) if settings.require_merged else True,
             self._held,
         )

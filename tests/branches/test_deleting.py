@@ -199,6 +199,20 @@ class DescribeWhatKeepsABranch:
 
         assert self.kept(world, change) == {"feature-1": "deleted", "feature-2": "newly_kept"}
 
+    def it_is_min_keep_which_counts_no_pin_that_was_moved(self, world):
+        world.tree.policies = (Policy("old", ("*-*",), max_idle_seconds=3 * 86400),)
+        world.tree.settings = BranchSettings(min_keep=1)
+        for name in ("feature-1", "feature-2", "lakeplan-pin-0123456789ab"):
+            world.lakefs.branch(name)
+        world.run()
+        world.clock.wait(4)
+        world.lakefs.branch("feature-8")
+
+        def change():
+            del world.lakefs.branches["feature-8"]
+
+        assert self.kept(world, change) == {"feature-1": "deleted", "feature-2": "newly_kept"}
+
     def it_is_an_object_written_again_under_its_path(self, idle):
         idle.tree.settings = BranchSettings(keep_with_uncommitted=False)
         idle.lakefs.stage("feature-2")
