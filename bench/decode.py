@@ -20,7 +20,7 @@ from lakeplan.formats.compiled import kernels
 from lakeplan.formats.entry import file_id
 from lakeplan.formats.ranges import read_range, read_range_arrays, read_range_columns, write_range
 from lakeplan.formats.sstable import read_sstable
-from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import AddressType, Entry
 
 ENTRIES = 100_000
 

@@ -23,8 +23,7 @@ from lakeplan.formats.ranges import info_of, write_metarange
 from lakeplan.formats.refs import write_manifest, write_refs_dump
 from lakeplan.formats.sstable import write_sstable
 from lakeplan.formats.wire import uvarint
-from lakeplan.values.objects import RangeInfo
-from lakeplan.values.repository import Branch, Commit, Refs
+from lakeplan.values.repository import Branch, Commit, RangeInfo, Refs
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 DAYS = 100

@@ -39,12 +39,11 @@ from lakeplan.tree.schemas import schema_problem
 from lakeplan.tree.tree import Tree
 from lakeplan.tree.tree import load_tree as load_tree_of
 from lakeplan.values.desired import NAME_HINT, DesiredRepository, GcDesired
-from lakeplan.values.objects import AddressType, Entry, RangeInfo
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.plan_document import load_plan, needs_objects_file, with_objects
 from lakeplan.values.progress import Silent
 from lakeplan.values.records import moment_of
-from lakeplan.values.repository import Branch, Commit, Refs, Tag
+from lakeplan.values.repository import AddressType, Branch, Commit, Entry, RangeInfo, Refs, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.shown_records import RECORD
 

@@ -14,7 +14,7 @@ from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import NEVER_EXPIRES, limit_us
 from lakeplan.sweep.documents import TraceRow
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.rules import RulesBody
 
 SHOWN = 10

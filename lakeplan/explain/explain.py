@@ -18,10 +18,9 @@ from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.retention.patterns import matches
 from lakeplan.retention.rules import to_us
 from lakeplan.sweep.documents import TraceRow
-from lakeplan.values.objects import AddressType, StoredObject
 from lakeplan.values.pins import has_pin_commit
 from lakeplan.values.progress import Progress
-from lakeplan.values.repository import Refs
+from lakeplan.values.repository import AddressType, Refs, StoredObject
 from lakeplan.values.rules import GcRules
 from lakeplan.values.sweep import Hold
 

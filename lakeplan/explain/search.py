@@ -19,8 +19,8 @@ from lakeplan.lakefs.protocols import MetadataReader, StagingReader
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.simulation.inputs import fetch_metadata
 from lakeplan.tree.structure import nearest
-from lakeplan.values.objects import AddressType, RangeInfo
 from lakeplan.values.progress import Progress
+from lakeplan.values.repository import AddressType, RangeInfo
 from lakeplan.values.units import count_of
 
 Kind = Literal["path", "commit", "branch", "address"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lakeplan.formats import wire
 from lakeplan.formats.wire import damaged
-from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import AddressType, Entry
 
 _BYTES, _STRING, _INT64, _STRINGS, _STRING_MAP, _EMBEDDED = (bytes((t,)) for t in range(6))
 _RECORDS_PER_UPDATE = 4096

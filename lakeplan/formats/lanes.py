@@ -16,8 +16,8 @@ import numpy.typing as npt
 from lakeplan import limits
 from lakeplan.formats.range_arrays import Bytes, Ints
 from lakeplan.formats.sstable_blocks import KEY_TRAILER_SIZE, KIND_SET
-from lakeplan.values.objects import AddressType
 from lakeplan.values.records import LAST_SECOND
+from lakeplan.values.repository import AddressType
 
 _PADDING = 64
 """Zero bytes after the last block, so that numbers that run past the end are read safely and then refused."""

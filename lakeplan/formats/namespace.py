@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from lakeplan.errors import FormatError, UsageError
 from lakeplan.limits import number_of
-from lakeplan.values.objects import AddressType
+from lakeplan.values.repository import AddressType
 from lakeplan.values.sweep import LAKEPLAN_PREFIX
 
 METADATA_PREFIX = "_lakefs/"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lakeplan.formats.namespace import DATA_PREFIX, is_candidate_key
-from lakeplan.values.objects import AddressType
+from lakeplan.values.repository import AddressType
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -29,7 +29,7 @@ from lakeplan.formats.sstable import (
 )
 from lakeplan.formats.sstable_blocks import TRAILER_SIZE, Handle, check_block, load_block, user_properties
 from lakeplan.formats.wire import HINT, blame, damaged, join_value, split_value
-from lakeplan.values.objects import Entry, RangeInfo
+from lakeplan.values.repository import Entry, RangeInfo
 
 _ID = re.compile(rb"[0-9a-f]{64}\Z")
 

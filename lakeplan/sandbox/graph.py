@@ -10,8 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
 from lakeplan.sandbox.messages import bad_request, not_found
-from lakeplan.values.objects import Entry
-from lakeplan.values.repository import Commit
+from lakeplan.values.repository import Commit, Entry
 
 if TYPE_CHECKING:
     from lakeplan.sandbox.state import BranchRecord, Records

@@ -29,8 +29,8 @@ from lakeplan.sandbox.messages import (
     read_part,
 )
 from lakeplan.sandbox.service import CANNOT_WRITE, OpenRepository
-from lakeplan.values.objects import AddressType, Entry
 from lakeplan.values.records import LAST_SECOND
+from lakeplan.values.repository import AddressType, Entry
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 MAX_PATHS_TO_DELETE = 1000

@@ -25,8 +25,7 @@ from lakeplan.sandbox.state import (
     Store,
     Trees,
 )
-from lakeplan.values.objects import AddressType, Entry
-from lakeplan.values.repository import Commit, RefsDumpIds, Repository
+from lakeplan.values.repository import AddressType, Commit, Entry, RefsDumpIds, Repository
 
 Flavor = Literal["oss", "enterprise"]
 STATE_FILE = ".sandbox/state.db"

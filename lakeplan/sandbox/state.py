@@ -23,8 +23,7 @@ from lakeplan.formats.namespace import DUMMY_KEY, ROOT_DUMMY_KEY, metadata_key
 from lakeplan.formats.ranges import read_metarange, read_range, write_metarange, write_ranges
 from lakeplan.sandbox.graph import Tree, in_order
 from lakeplan.sandbox.messages import ApiError, bad_request, not_found
-from lakeplan.values.objects import AddressType, Entry
-from lakeplan.values.repository import Branch, Commit, Refs, Repository, Tag
+from lakeplan.values.repository import AddressType, Branch, Commit, Entry, Refs, Repository, Tag
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS repositories (

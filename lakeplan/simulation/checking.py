@@ -35,8 +35,8 @@ from lakeplan.simulation.sets import Class
 from lakeplan.simulation.steps import Question, is_kept_entry
 from lakeplan.simulation.verdicts import ObjectClass, Sighting
 from lakeplan.simulation.work import WorkItem
-from lakeplan.values.objects import RangeInfo
 from lakeplan.values.progress import Progress, Silent
+from lakeplan.values.repository import RangeInfo
 from lakeplan.values.simulation import Amount, RunnerChoice
 
 FEW_RANGES = 100

@@ -50,9 +50,9 @@ from lakeplan.simulation.work import (
 from lakeplan.stores.folder import make_folders
 from lakeplan.values.gates import MISSING_METADATA
 from lakeplan.values.local import PRIVATE_FOLDER, new_file
-from lakeplan.values.objects import RangeInfo
 from lakeplan.values.own_files import is_own, locked, read_own, user_folder
 from lakeplan.values.progress import Progress
+from lakeplan.values.repository import RangeInfo
 from lakeplan.values.simulation import RunnerChoice
 
 

@@ -29,8 +29,7 @@ from lakeplan.retention.graph import CommitGraph, missing_heads
 from lakeplan.simulation.requests import Facts, Holders, union
 from lakeplan.simulation.work import Kind, WorkItem, ahead
 from lakeplan.stores.protocols import NamespaceReader
-from lakeplan.values.objects import RangeInfo
-from lakeplan.values.repository import Refs, RefsDumpIds
+from lakeplan.values.repository import RangeInfo, Refs, RefsDumpIds
 from lakeplan.values.rules import GcRules
 
 MAX_NAMED = 5

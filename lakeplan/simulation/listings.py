@@ -36,7 +36,7 @@ from lakeplan.formats.range_arrays import WORD, Hashes, Ints, hash_spans
 from lakeplan.simulation.inputs import iso
 from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.stores.protocols import ColumnReader, NamespaceReader, StoredColumns
-from lakeplan.values.objects import StoredObject, batches
+from lakeplan.values.repository import StoredObject, batches
 from lakeplan.values.urls import BadUrl, parse_bucket_url, shown_url
 
 if TYPE_CHECKING:

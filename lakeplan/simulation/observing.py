@@ -31,7 +31,7 @@ from lakeplan.simulation.sets import Code, Listed
 from lakeplan.simulation.table import STORED, pairs_of
 from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.stores.protocols import NamespaceReader, StoredColumns
-from lakeplan.values.objects import AddressType
+from lakeplan.values.repository import AddressType
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.stores.protocols import NamespaceReader, SweepStore
-from lakeplan.values.objects import StoredObject
 from lakeplan.values.plan import Bit
 from lakeplan.values.progress import Progress
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount, ImpactResult, RunnerChoice, Transition
 from lakeplan.values.sweep import Deletion, Marked, Part, PartResult, UncommittedRun, Versions
 from lakeplan.values.units import count_of

@@ -26,9 +26,8 @@ from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import SPARK, Runners
 from lakeplan.simulation.spark import archive_path
 from lakeplan.simulation.verdicts import RULES, RuleSet
-from lakeplan.values.objects import AddressType, Entry, StoredObject
 from lakeplan.values.progress import Silent
-from lakeplan.values.repository import Branch, Commit, Refs
+from lakeplan.values.repository import AddressType, Branch, Commit, Entry, Refs, StoredObject
 from lakeplan.values.rules import GcRules
 
 EXIT_SECONDS = 300

@@ -51,8 +51,8 @@ from lakeplan.stores.shared import (
     not_equal,
     unless_missing,
 )
-from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.progress import in_parallel
+from lakeplan.values.repository import StoredObject, batches
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 BLOCK = 16 << 20

@@ -25,8 +25,8 @@ from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation
 from lakeplan.stores.protocols import Remnants, Versioned
 from lakeplan.stores.shared import KEYS_A_PAGE, THREADS, LazyClient, RecordPlace
 from lakeplan.values.bodies import quiet_logs
-from lakeplan.values.objects import StoredObject
 from lakeplan.values.progress import in_parallel
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url
 

@@ -30,8 +30,8 @@ from lakeplan.stores.shared import (
     not_equal,
 )
 from lakeplan.values.local import PRIVATE_FOLDER, SHARED, new_file
-from lakeplan.values.objects import StoredObject
 from lakeplan.values.own_files import LOCK_SECONDS, locked
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 UNFINISHED = ".lakeplan-unfinished-"

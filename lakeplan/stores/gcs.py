@@ -24,8 +24,8 @@ from lakeplan.stores.shared import (
     not_equal,
     unless_missing,
 )
-from lakeplan.values.objects import StoredObject
 from lakeplan.values.progress import in_parallel
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 DESCRIBING = (

@@ -26,7 +26,7 @@ from lakeplan.stores.faults import Kind, error_of
 from lakeplan.stores.open import NO_ACCESS, Access, GcsLocation
 from lakeplan.stores.protocols import Remnants, Versioned
 from lakeplan.stores.shared import LazyClient, RecordPlace, find_in_pages
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url
 

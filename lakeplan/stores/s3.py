@@ -52,8 +52,8 @@ from lakeplan.stores.shared import (
     not_encrypted_alike,
     not_equal,
 )
-from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.progress import in_parallel
+from lakeplan.values.repository import StoredObject, batches
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 
 GIB = 1 << 30

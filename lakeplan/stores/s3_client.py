@@ -44,7 +44,7 @@ from lakeplan.stores.open import NO_ACCESS, Access, S3Location
 from lakeplan.stores.protocols import Remnants, StoredColumns, Versioned
 from lakeplan.stores.shared import LazyClient, RecordPlace, find_in_pages
 from lakeplan.values.bodies import quiet_logs
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import shown_url
 

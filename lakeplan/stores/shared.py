@@ -12,8 +12,8 @@ from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.faults import is_missing_object
 from lakeplan.stores.open import Location
 from lakeplan.stores.protocols import NamespaceReader, Versioned
-from lakeplan.values.objects import StoredObject
 from lakeplan.values.progress import in_parallel
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import Deletion, Versions
 
 C = TypeVar("C")

@@ -46,10 +46,9 @@ from lakeplan.sweep.inspection import newest_kept, pins_in
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
-from lakeplan.values.objects import batches
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import utc_text
-from lakeplan.values.repository import Commit, Refs
+from lakeplan.values.repository import Commit, Refs, batches
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import HeldCommit

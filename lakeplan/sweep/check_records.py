@@ -39,8 +39,8 @@ from lakeplan.sweep.records import (
     read_stored,
     read_summary,
 )
-from lakeplan.values.objects import batches
 from lakeplan.values.progress import Progress
+from lakeplan.values.repository import batches
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import GONE, Status
 from lakeplan.values.units import count_of

@@ -28,8 +28,8 @@ from lakeplan.simulation.requests import DeleteRequest, DeleteSettings
 from lakeplan.stores.protocols import ObjectCopier, ObjectDeleter, ObjectProber
 from lakeplan.sweep.mark_record import MARK_AGAIN
 from lakeplan.sweep.rules import Throttle, backoff_seconds
-from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.progress import in_parallel
+from lakeplan.values.repository import StoredObject, batches
 from lakeplan.values.sweep import (
     CHANGED,
     EXPIRED_CLASSES,

@@ -28,8 +28,8 @@ from lakeplan.sweep.records import read_summary as read_sweep_summary
 from lakeplan.sweep.run import SweepEnd, sweep_journal
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
-from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, json_text, utc_text
+from lakeplan.values.repository import batches
 from lakeplan.values.sweep import GONE, OFFICIAL_ENGINE, SWEEP_FORMAT, Status, Versions
 from lakeplan.values.units import count_of
 

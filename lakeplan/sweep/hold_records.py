@@ -25,9 +25,8 @@ from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.keep import active_holds, commits_named, reachable
 from lakeplan.sweep.ports import Site
 from lakeplan.values import records
-from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.records import json_line
-from lakeplan.values.repository import Refs
+from lakeplan.values.repository import Refs, StoredObject, batches
 from lakeplan.values.sweep import HeldCommit, Hold, Versions
 
 _log = logging.getLogger(__name__)

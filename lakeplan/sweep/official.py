@@ -27,9 +27,9 @@ from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.records import StoredMark, marked_addresses, noted_runs, official_run, read_marked
 from lakeplan.sweep.rules import check_collectable, check_engine, min_age_seconds
 from lakeplan.sweep.run import SweepEnd, run_sweep
-from lakeplan.values.objects import StoredObject
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import json_line
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import CHANGED, GONE, Deletion, Part, PartResult, Status, Versions
 from lakeplan.values.units import count_of
 

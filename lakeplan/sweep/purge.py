@@ -36,8 +36,8 @@ from lakeplan.sweep.records import (
     read_summary,
 )
 from lakeplan.sweep.run import ROUND, check_same_repository
-from lakeplan.values.objects import StoredObject
 from lakeplan.values.records import moment_of, utc_text
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Part, Versions
 from lakeplan.values.units import count_of

@@ -43,8 +43,8 @@ from lakeplan.sweep.records import (
     read_marked,
     read_stored,
 )
-from lakeplan.values.objects import batches
 from lakeplan.values.records import json_line, utc_text
+from lakeplan.values.repository import batches
 from lakeplan.values.sweep import Part
 from lakeplan.values.units import count_of
 

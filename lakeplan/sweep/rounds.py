@@ -20,8 +20,8 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.deleting import Halt, Waiting, delete_all, sweep_parts
 from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.rules import Throttle, with_hint
-from lakeplan.values.objects import StoredObject
 from lakeplan.values.progress import Progress, Silent, Step
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import RunnerChoice
 from lakeplan.values.sweep import Deletion, Part, PartResult
 

@@ -58,8 +58,8 @@ from lakeplan.sweep.records import (
     read_summary,
 )
 from lakeplan.sweep.rules import proven_absent, window, with_hint
-from lakeplan.values.objects import StoredObject, batches
 from lakeplan.values.records import json_text
+from lakeplan.values.repository import StoredObject, batches
 from lakeplan.values.simulation import Amount, RunnerChoice, total_of
 from lakeplan.values.sweep import Part, PartResult, Status, SweepSettings
 

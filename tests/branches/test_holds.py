@@ -13,8 +13,7 @@ from lakeplan.branches.keepers import held_branches, with_other_names
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.ranges import write_metarange, write_range
 from lakeplan.values.desired import DesiredRepository
-from lakeplan.values.objects import AddressType, Entry
-from lakeplan.values.repository import Branch, Commit, Refs, Tag
+from lakeplan.values.repository import AddressType, Branch, Commit, Entry, Refs, Tag
 from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import Hold
 

@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 from lakeplan.stores.open import open_sweep_store
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from tests.storage_servers import AZURITE_KEY, azurite_server, s3_server
 
 MakeMirror = Callable[[Path], Any]

@@ -32,8 +32,7 @@ from lakeplan.sandbox.messages import Request, Response
 from lakeplan.sandbox.server import Sandbox
 from lakeplan.sandbox.service import Options
 from lakeplan.sweep import deleting
-from lakeplan.values.objects import Entry
-from lakeplan.values.repository import Refs
+from lakeplan.values.repository import Entry, Refs
 from tests.in_process import InProcess
 from tests.sweeping import plain
 from tests.sweeping.lake import Clock, Lake

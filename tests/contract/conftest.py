@@ -19,8 +19,7 @@ import requests
 from lakeplan.formats.ranges import read_metarange, read_range
 from lakeplan.formats.refs import read_refs
 from lakeplan.sandbox.service import Options
-from lakeplan.values.objects import Entry
-from lakeplan.values.repository import Refs, RefsDumpIds
+from lakeplan.values.repository import Entry, Refs, RefsDumpIds
 from tests.sandboxes import SandboxHandle, start_sandbox
 
 TIMEOUT = 60

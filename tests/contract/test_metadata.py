@@ -10,8 +10,7 @@ import requests
 from lakeplan.formats.ranges import metarange_of, read_metarange, read_range, write_metarange, write_ranges
 from lakeplan.formats.refs import compute_commit_id, dump_properties, read_refs, write_refs_dump
 from lakeplan.formats.sstable import read_sstable, write_sstable
-from lakeplan.values.objects import AddressType
-from lakeplan.values.repository import RefsDumpIds
+from lakeplan.values.repository import AddressType, RefsDumpIds
 
 NO_FILE = "0" * 64
 

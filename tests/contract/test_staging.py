@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.formats.namespace import is_xid
-from lakeplan.values.objects import AddressType
+from lakeplan.values.repository import AddressType
 
 BACKING = "/branches/main/staging/backing"
 OTHER_SPELLING = "this server's storage spells its own addresses in another way than its namespaces"

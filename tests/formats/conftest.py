@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from lakeplan.formats.entry import entry_key
-from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import AddressType, Entry
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 

@@ -40,7 +40,7 @@ from lakeplan.formats.sstable_blocks import (
     masked_crc32c,
 )
 from lakeplan.formats.wire import join_value, split_value, uvarint
-from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import AddressType, Entry
 
 SET, SEPARATOR = (1).to_bytes(8, "little"), bytes.fromhex("11ffffffffffffff")
 _POWERS = (40, 48, 49, 50, 56, 62, 63, 64)

@@ -25,7 +25,7 @@ sys.path.insert(0, {root!r})
 logging.basicConfig(level="INFO", format="%(message)s")
 from lakeplan.formats.ranges import write_range
 from lakeplan.formats.ranges import read_range_arrays
-from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import AddressType, Entry
 found = read_range_arrays(
     write_range([Entry("p", "data/a", AddressType.RELATIVE, 1)])[1], name="r", use_compiled=True
 )

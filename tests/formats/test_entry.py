@@ -8,7 +8,7 @@ from lakeplan.errors import FormatError
 from lakeplan.formats import wire
 from lakeplan.formats.entry import decode_entry, encode_entry, entry_key
 from lakeplan.formats.wire import join_value, split_value
-from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import AddressType, Entry
 
 # a record of a real server
 IDENTITY = bytes.fromhex("6b4d857cc47cd38a4e1a2f02ead6fd4034817a00cb3356c4108b4f2aa6d8d49e")

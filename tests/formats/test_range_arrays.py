@@ -11,7 +11,7 @@ from lakeplan.errors import FormatError
 from lakeplan.formats.namespace import is_candidate_key, is_usual_key
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.formats.ranges import read_range_arrays, read_range_columns, write_range
-from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import AddressType, Entry
 
 addresses = st.one_of(
     st.sampled_from(

@@ -5,7 +5,7 @@ import pytest
 from lakeplan.errors import FormatError
 from lakeplan.formats import wire
 from lakeplan.formats.ranges import decode_range, encode_range, is_file_id
-from lakeplan.values.objects import RangeInfo
+from lakeplan.values.repository import RangeInfo
 
 ID = "0f" * 32
 

@@ -7,7 +7,7 @@ import pytest
 
 from lakeplan.formats import ranges
 from lakeplan.formats.ranges import RAGGEDNESS, fnv1a, read_range, write_range, write_ranges
-from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import AddressType, Entry
 
 MakeEntries = Callable[[int], list[Entry]]
 

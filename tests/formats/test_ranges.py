@@ -20,7 +20,7 @@ from lakeplan.formats.ranges import (
 )
 from lakeplan.formats.sstable import write_sstable
 from lakeplan.formats.wire import join_value
-from lakeplan.values.objects import AddressType, Entry, RangeInfo
+from lakeplan.values.repository import AddressType, Entry, RangeInfo
 
 from .conftest import entry_lists
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from lakeplan.errors import FormatError
 from lakeplan.formats.ranges import write_metarange, write_range
 from lakeplan.formats.refs import read_manifest, read_refs, write_manifest, write_refs_dump
-from lakeplan.values.objects import AddressType, Entry
-from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds, Tag
+from lakeplan.values.repository import AddressType, Branch, Commit, Entry, Refs, RefsDumpIds, Tag
 
 from .conftest import TEXT
 

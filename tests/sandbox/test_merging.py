@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.sandbox.graph import MergeConflict, apply_changes, diff, diff_from_base, merge, same
-from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import AddressType, Entry
 
 PATHS = "abcd"
 

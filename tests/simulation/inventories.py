@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakeplan.errors import StorageNotFound
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 
 FIELDS = {
     "bucket": pa.string(),

@@ -13,8 +13,7 @@ from lakeplan.formats.collector import write_uncommitted
 from lakeplan.formats.namespace import REFS_MANIFEST_KEY, XidSource, uncommitted_prefix
 from lakeplan.formats.ranges import write_metarange, write_range
 from lakeplan.formats.refs import write_manifest, write_refs_dump
-from lakeplan.values.objects import AddressType, Entry
-from lakeplan.values.repository import Branch, Commit, Refs, Tag
+from lakeplan.values.repository import AddressType, Branch, Commit, Entry, Refs, Tag
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 NOW_US = int(NOW.timestamp()) * 1_000_000

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from lakeplan.values.objects import AddressType, Entry
+from lakeplan.values.repository import AddressType, Entry
 from lakeplan.values.rules import GcRules
 from tests.simulation.namespaces import DAY_US, NOW_US, SERVER_URL, History, commit_id, created_us
 

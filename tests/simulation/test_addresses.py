@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.simulation.observing import Addresses, known_as
-from lakeplan.values.objects import AddressType
+from lakeplan.values.repository import AddressType
 
 OLD, RELATIVE, FULL = AddressType.BY_PREFIX, AddressType.RELATIVE, AddressType.FULL
 

@@ -23,8 +23,8 @@ from lakeplan.simulation.listings import Inventory, open_inventory
 from lakeplan.simulation.requests import ImpactRequest
 from lakeplan.simulation.runners import Runners
 from lakeplan.stores.open import open_namespace
-from lakeplan.values.objects import AddressType, Entry
 from lakeplan.values.plan import Bit
+from lakeplan.values.repository import AddressType, Entry
 from lakeplan.values.shown_records import Records, object_digests, packed
 from lakeplan.values.simulation import Amount, ImpactResult, PrefixAmount, RunnerChoice, Transition
 from tests.simulation.inventories import FakeStore, Row, inventory, inventory_file

@@ -13,7 +13,7 @@ import pytest
 from lakeplan.errors import FormatError, LakeplanError, UsageError
 from lakeplan.formats.inventory import read_inventory_file
 from lakeplan.simulation.listings import Inventory, open_inventory, parse_inventory_url
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from tests.simulation.inventories import FakeStore, Row, inventory, inventory_file
 
 DAY = 86_400

@@ -18,7 +18,7 @@ from lakeplan.simulation.observing import Addresses, Sightings, Source, fetch, o
 from lakeplan.simulation.sets import Code
 from lakeplan.simulation.steps import leaves_of
 from lakeplan.simulation.work import Kind, WorkItem, pack
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from tests.simulation.worlds import URL, Files, Range, World, alias, inside, items_of, relative
 
 

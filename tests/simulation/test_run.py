@@ -22,8 +22,8 @@ from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import RuleSet
 from lakeplan.stores.open import open_namespace
-from lakeplan.values.objects import Entry
 from lakeplan.values.progress import Silent
+from lakeplan.values.repository import Entry
 from lakeplan.values.rules import GcRules
 from tests.simulation.namespaces import (
     NOW,

@@ -25,7 +25,7 @@ from lakeplan.simulation.listings import (
 )
 from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import StoredColumns
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 
 parts = st.sampled_from(["data", "_lakefs", ".", "..", "", "a", "dummy", ".x", "x.", "é", "\udcff"])
 some_keys = st.lists(st.lists(parts, max_size=4).map("/".join), max_size=6)

@@ -20,7 +20,7 @@ from lakeplan.simulation.runners import Runner
 from lakeplan.simulation.sets import Class
 from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import Kind, WorkItem
-from lakeplan.values.objects import AddressType, Entry, StoredObject
+from lakeplan.values.repository import AddressType, Entry, StoredObject
 
 URL = "s3://bucket/ns"
 YOUNG_FROM = 1_000

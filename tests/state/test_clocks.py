@@ -10,7 +10,7 @@ import pytest
 
 from lakeplan.errors import ClockSkew, LakeplanError
 from lakeplan.state.clocks import MAX_DIFFERENCE, Clocks, clock_warning, read_clocks, server_clock, store_time
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 SECOND = timedelta(seconds=1)

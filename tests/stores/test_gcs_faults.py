@@ -22,7 +22,7 @@ from lakeplan.stores.gcs_client import GcsClient, Page
 from lakeplan.stores.open import Access, GcsLocation, open_state, open_sweep_store
 from lakeplan.stores.protocols import RemnantReader, Remnants, SweepStore
 from lakeplan.stores.shared import CHANGED
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Deletion, Versions
 from tests.conforming_gcs import ConformingGcs, refusal

@@ -16,8 +16,7 @@ from lakeplan.errors import FormatError, StorageError
 from lakeplan.formats.ranges import write_metarange, write_range
 from lakeplan.sweep import hold_records as module
 from lakeplan.sweep.hold_records import LEAST_GRACE, keep_held, recorded_holds
-from lakeplan.values.objects import AddressType, Entry
-from lakeplan.values.repository import Branch, Commit, Refs, Tag
+from lakeplan.values.repository import AddressType, Branch, Commit, Entry, Refs, Tag
 from lakeplan.values.sweep import Deletion, HeldCommit, Hold, Versions
 from tests.sweeping.stores import FaultyStore, folder_store, put_object, raising
 

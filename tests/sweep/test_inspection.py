@@ -48,9 +48,8 @@ from lakeplan.values.desired import (
     ServerConfig,
     Source,
 )
-from lakeplan.values.objects import StoredObject
 from lakeplan.values.pins import pin_name
-from lakeplan.values.repository import Branch, Refs, Repository, Tag
+from lakeplan.values.repository import Branch, Refs, Repository, StoredObject, Tag
 from lakeplan.values.rules import NO_RULES, GcRules
 from lakeplan.values.sweep import HeldCommit, Hold, Part, SweepSettings, UncommittedRun
 from tests.retention.conftest import draw_refs

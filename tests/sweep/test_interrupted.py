@@ -19,7 +19,7 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.records import may_delete, read_summary
 from lakeplan.sweep.restore import RestoreOptions, restore
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import Deletion, Status, StoreFacts
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, Killed, raising

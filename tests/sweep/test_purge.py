@@ -37,7 +37,7 @@ from lakeplan.sweep.purge import (
     unrecorded_purges,
 )
 from lakeplan.sweep.service import purge_all
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Deletion, Marked, Part, StoreFacts, SweepSettings, Versions
 from tests.sweeping.plain import PlainSweeper

@@ -34,7 +34,7 @@ from lakeplan.sweep import restore as module
 from lakeplan.sweep.inspection import Needed
 from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.restore import NAMED, RestoreOptions, restore
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import Marked, Part
 from tests.memory import MemoryState
 from tests.sweeping.stores import (

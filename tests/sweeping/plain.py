@@ -30,7 +30,7 @@ from lakeplan.simulation.requests import (
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.deleting import Waiting, delete_all, sweep_parts
 from lakeplan.sweep.rules import Throttle
-from lakeplan.values.objects import Entry, StoredObject
+from lakeplan.values.repository import Entry, StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Deletion, MarkClass, Marked, Part, PartResult
 

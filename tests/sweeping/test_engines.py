@@ -21,7 +21,7 @@ from lakeplan.retention.keep import KeepRules, keep_masks
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.marking import StepMarker
 from lakeplan.simulation.requests import Facts, ForeignRanges, Marker, MarkRequest, RecheckRequest
-from lakeplan.values.objects import Entry
+from lakeplan.values.repository import Entry
 from lakeplan.values.rules import GcRules
 from lakeplan.values.sweep import Part
 from tests.simulation.namespaces import (

@@ -38,9 +38,8 @@ from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.sweep.documents import TraceRow
 from lakeplan.values.desired import Cleared, DesiredRepository
-from lakeplan.values.objects import StoredObject
 from lakeplan.values.pins import has_pin_commit, is_pin_name
-from lakeplan.values.repository import Refs, Repository
+from lakeplan.values.repository import Refs, Repository, StoredObject
 
 DAY = timedelta(hours=24)
 NO_RUN = (

@@ -13,7 +13,7 @@ from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreB
 from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.sweep.deleting import LONG_AGO, CopyEnd, changed_since, copy_one, delete_all
 from lakeplan.sweep.rules import Throttle
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
 from tests.sweeping.stores import FakeTime
 

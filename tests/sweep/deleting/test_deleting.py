@@ -20,7 +20,7 @@ from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import begun_key, result_key
 from lakeplan.sweep import deleting
 from lakeplan.sweep.deleting import GONE_AFTER, NOT_LISTED, SAMPLE
-from lakeplan.values.objects import StoredObject
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import (
     CHANGED,
