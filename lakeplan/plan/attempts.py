@@ -22,7 +22,7 @@ from lakeplan.errors import (
 )
 from lakeplan.plan.gather import read_setting
 from lakeplan.review.differences import diff_rules, same_setting, what_changed, with_server_ids
-from lakeplan.review.run import GC, Applied, Outcome, Run, WritableServer, read_back
+from lakeplan.review.run import GC, NOT_BEGUN, Applied, Outcome, Run, WritableServer, read_back
 from lakeplan.state.store import RunJournal, record_applied, record_attempt, record_forecast, record_setting
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.plan import ObjectRulesPlan, PoliciesPlan, RepositoryPlan
@@ -306,7 +306,10 @@ class Attempt(ABC, Generic[V]):
         if self._setting == GC:
             self._history.step(key, **values)
             return
-        known = self._history.record.get("repositories", {}).get(key, {}).get(self._setting, {})
+        steps = self._history.record.get("repositories", {})
+        if steps.get(key) == NOT_BEGUN:
+            del steps[key]  # this status would be that of GC rules, which the run may not write
+        known = steps.get(key, {}).get(self._setting, {})
         self._history.step(key, **{self._setting: {**known, **values}})
 
 
