@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -55,8 +55,10 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class _Edit:
-    """One edit for one value or item. ``users`` are all repositories that it changes, as ``server/name``."""
+    """One edit for one value or item of a repository's drift. ``users`` are all repositories that it changes,
+    as ``server/name``."""
 
+    drift: RepositoryDrift
     value: DriftedValue | DriftedItem
     file: str
     change: Change
@@ -74,15 +76,23 @@ def write_drift(
     stored = {(d.repository, v.path): v.stored for d in drifted for v in _edited(d)}
     written: list[WrittenRow] = []
     refused: list[NotWrittenRow] = []
-    for drift in drifted:
-        for kind in (None, *SettingKind):
-            writer = _Writer(tree, live, stored, files)
-            edits = writer.edits(drift, refused) if kind is None else writer.item_edits(drift, refused, kind)
-            if edits and (why := writer.write(drift, edits)):
-                refused += [_refused(drift, edit.value, why) for edit in edits]
-            else:
-                tree = writer.tree
-                written += [_written(drift, edit) for edit in edits]
+    # The check of one edit takes as long as that of all, so all are tried at once, then halves.
+    pending = [[(drift, kind) for drift in drifted for kind in (None, *SettingKind)]]
+    while pending:
+        parts = pending.pop()
+        writer = _Writer(tree, live, stored, files)
+        before = len(refused)
+        edits = [edit for drift, kind in parts for edit in writer.edits(drift, kind, refused)]
+        why = writer.write(edits)
+        if not why:
+            tree = writer.tree
+            written += [_written(edit) for edit in edits]
+        elif len(parts) == 1:
+            refused += [_refused(edit.drift, edit.value, why) for edit in edits]
+        else:
+            del refused[before:]
+            half = len(parts) // 2
+            pending += [parts[half:], parts[:half]]
     return DriftWritten(tuple(written), tuple(refused))
 
 
@@ -104,11 +114,11 @@ def _refused(drift: RepositoryDrift, value: DriftedValue | DriftedItem, reason: 
     return {"repository": drift.repository, "path": _path(value), "reason": reason}
 
 
-def _written(drift: RepositoryDrift, edit: _Edit) -> WrittenRow:
+def _written(edit: _Edit) -> WrittenRow:
     value = edit.value
     before, after = value.wanted, value.stored
     row: WrittenRow = {
-        "repository": drift.repository,
+        "repository": edit.drift.repository,
         "path": _path(value),
         "before": before if isinstance(before, int) else _text(before, after),
         "after": after if isinstance(after, int) else _text(after, before),
@@ -149,9 +159,13 @@ class _Writer:
             d.key: d for server in tree.servers for d in tree.resolve(server, self._live.get(server) or ())
         }
 
-    def edits(self, drift: RepositoryDrift, refused: list[NotWrittenRow]) -> list[_Edit]:
-        """The edits of GC rules, in an order in which no edit moves the place of a later one. Adds values
-        that cannot be written to ``refused``."""
+    def edits(
+        self, drift: RepositoryDrift, kind: SettingKind | None, refused: list[NotWrittenRow]
+    ) -> list[_Edit]:
+        """The edits of one setting (None: GC rules). Adds values that cannot be written to ``refused``."""
+        return self._rule_edits(drift, refused) if kind is None else self._item_edits(drift, refused, kind)
+
+    def _rule_edits(self, drift: RepositoryDrift, refused: list[NotWrittenRow]) -> list[_Edit]:
         edits = []
         values = _edited(drift)
         cleared = next((v for v in values if v.path == DEFAULT_PATH and v.stored is None), None)
@@ -174,13 +188,12 @@ class _Writer:
                 edits.append(self._edit(drift, value))
             except _Refused as why:
                 refused.append(_refused(drift, value, str(why)))
-        return sorted(edits, key=lambda edit: (edit.file, edit.place), reverse=True)
+        return edits
 
-    def item_edits(
+    def _item_edits(
         self, drift: RepositoryDrift, refused: list[NotWrittenRow], kind: SettingKind
     ) -> list[_Edit]:
-        """The edits of policies or object rules, in the repository's own entry. Adds values that cannot be
-        written to ``refused``."""
+        """The edits of policies or object rules, in the repository's own entry."""
         values = _edited_items(drift, kind)
         desired = self._desired.get(drift.repository)
         stored, wanted = drift.stored.get(kind) or (), desired.wanted_items(kind) if desired else None
@@ -211,7 +224,7 @@ class _Writer:
             if isinstance(have, Policy) and isinstance(want, Policy) and want.id is None:
                 have = replace(have, id=None)
             put = partial(put_setting, entry=entry, kind=kind, old=want, new=have)
-            edits.append(_Edit(value, file, put, frozenset({drift.repository})))
+            edits.append(_Edit(drift, value, file, put, frozenset({drift.repository})))
         return edits
 
     def _edit(self, drift: RepositoryDrift, value: DriftedValue) -> _Edit:
@@ -228,36 +241,37 @@ class _Writer:
             )
         if value.path == DEFAULT_PATH:
             put = partial(put_default, days=value.stored or 0)
-            return self._set(desired, value, gc.source, put)
+            return self._set(drift, value, gc.source, put)
         branch = value.path.removeprefix(branch_path(""))
         rule = next((r for r in gc.branches if not r.is_pattern and r.name == branch), None)
         if value.stored is None:
-            return self._drop(desired, value, branch)
+            return self._drop(drift, value, branch)
         put_rule = partial(put_branch, branch=branch, days=value.stored)
-        return self._set(desired, value, rule.source if rule is not None else None, put_rule)
+        return self._set(drift, value, rule.source if rule is not None else None, put_rule)
 
     def _set(
         self,
-        desired: DesiredRepository,
+        drift: RepositoryDrift,
         value: DriftedValue,
         source: Source | None,
         put: Callable[[str, str], str | None],
     ) -> _Edit:
         """The edit that sets a value: in its place if all repositories that share the place have the same
         value on the server, or else as the repository's own value."""
-        days = value.stored
+        days, desired = value.stored, self._desired[drift.repository]
         assert days is not None
         users = self._users.get(source, set()) if source is not None else set()
         same = all(self._stored.get((user, value.path), ...) == days for user in users)
         if source is not None and same and (self._all_known or self._is_own(desired, source)):
             place = (source.line, source.column)
             change = partial(replace_number, line=place[0], column=place[1], number=days)
-            return _Edit(value, source.file, change, frozenset(users), place)
+            return _Edit(drift, value, source.file, change, frozenset(users), place)
         where = f"its value is in {source}, which other repositories share" if source else ""
         file, entry = self._own_entry(desired, where or "the tree has no rule for exactly this branch")
-        return _Edit(value, file, lambda text: put(text, entry), frozenset({desired.key}))
+        return _Edit(drift, value, file, lambda text: put(text, entry), frozenset({desired.key}))
 
-    def _drop(self, desired: DesiredRepository, value: DriftedValue, branch: str) -> _Edit:
+    def _drop(self, drift: RepositoryDrift, value: DriftedValue, branch: str) -> _Edit:
+        desired = self._desired[drift.repository]
         gc = desired.gc
         patterns = gc.branches if isinstance(gc, GcDesired) else ()
         by = next((r.name for r in patterns if r.is_pattern and matches(branch, r.name)), None)
@@ -270,7 +284,7 @@ class _Writer:
         def drop(text: str) -> str | None:
             return drop_branch(text, entry, branch) or put_branch(text, entry, branch, None)
 
-        return _Edit(value, file, drop, frozenset({desired.key}))
+        return _Edit(drift, value, file, drop, frozenset({desired.key}))
 
     def _is_own(self, desired: DesiredRepository, source: Source) -> bool:
         naming = self.tree.directory.naming(desired.server, desired.name)
@@ -284,19 +298,22 @@ class _Writer:
             raise _Refused(f"{why}, and the repository has no entry of its own. Add one")
         return naming.exact.source.file, naming.exact.key
 
-    def write(self, drift: RepositoryDrift, edits: Iterable[_Edit]) -> str:
+    def write(self, edits: Sequence[_Edit]) -> str:
         """Makes all edits, or none. Returns why they are impossible, or "": then ``tree`` is the new tree."""
+        if not edits:
+            return ""
         expected = {user: _Settings.of(self._desired[user]) for edit in edits for user in edit.users}
         for edit in edits:
             for user in edit.users:
-                expected[user].take(edit.value, drift)
+                expected[user].take(edit.value, edit.drift)
         try:
-            for edit in edits:
+            # The last place of a file is first, so that no edit moves the place of a later one.
+            for edit in sorted(edits, key=lambda edit: (edit.file, edit.place), reverse=True):
                 if not self._files.edit(edit.file, edit.change):
                     raise ConfigError(f"{edit.file}: the entry is written in a way that lakeplan cannot edit")
             tree = self._files.load()
             after = self._resolved(tree)
-            self._check(drift.repository, expected, after)
+            self._check(edits[0].drift.repository, expected, after)
             self._files.keep()
         except LakeplanError as error:
             self._files.undo()

@@ -185,11 +185,10 @@ def it_leaves_a_file_that_somebody_saved_meanwhile_and_goes_on(
     for name in ("analytics", "events"):
         world.api.set_rules(name, 9)
     file = world.tree / "repositories" / "analytics.yaml"
-    load, mine = tree_edit.load_tree, file.read_text() + "# mine\n"
+    load, before = tree_edit.load_tree, file.read_text()
 
     def save_and_load(*arguments: Any, **options: Any) -> Any:
-        if not file.read_text().endswith("# mine\n"):
-            file.write_text(mine)
+        file.write_text(file.read_text() + "# mine\n")
         return load(*arguments, **options)
 
     monkeypatch.setattr(tree_edit, "load_tree", save_and_load)
@@ -198,9 +197,32 @@ def it_leaves_a_file_that_somebody_saved_meanwhile_and_goes_on(
     (left,) = document["not_written"]
     assert left["repository"] == "prod/analytics"
     assert "the file was changed while the command was running" in left["reason"]
-    assert file.read_text() == mine
+    assert file.read_text().replace("# mine\n", "") == before
     monkeypatch.setattr(tree_edit, "load_tree", load)
     assert len(written(world)["written"]) == 1
+
+
+@pytest.mark.parametrize(("odd", "loads"), [(False, 1), (True, 10)])
+def it_does_not_load_the_tree_again_for_every_repository(
+    world: Any, monkeypatch: pytest.MonkeyPatch, odd: bool, loads: int
+) -> None:
+    names = [f"repo-{n:02}" for n in range(16)]
+    for name in names:
+        world.api.repository(name)
+        world.rules(name, 7)
+    if odd:  # the comment would swallow another rule
+        entry = "  repo-03:\n    gc: {default_retention_days: 7  # a week\n    }\n"
+        world.write("repositories/repo-03.yaml", f"apiVersion: lakeplan/v1\nrepositories:\n{entry}")
+    assert world.lakeplan("apply", "--auto-approve", "--no-simulate", "-q").code == 0
+    for name in names:
+        world.api.set_rules(name, 7, dev=2)
+    counted = []
+    load = tree_edit.load_tree
+    monkeypatch.setattr(tree_edit, "load_tree", lambda *a, **o: [counted.append(1), load(*a, **o)][1])
+    document = written(world, code=3 if odd else 0)
+    assert len(document["written"]) == 16 - odd
+    assert [row["repository"] for row in document["not_written"]] == ["prod/repo-03"] * odd
+    assert len(counted) <= loads
 
 
 def it_edits_no_hundreds_of_values(commented: Any) -> None:
