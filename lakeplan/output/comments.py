@@ -180,13 +180,13 @@ def _impact(repository: Json) -> str:
     impact = repository["impact"]
     if impact["status"] == "unknown":
         return f"Impact: **UNKNOWN**: {_brief(impact['reason'] or plan_impact.NO_REASON)}"
-    now, month = (impact["horizons"].get(name) for name in ("now", "plus_30_days"))
+    horizons, now = impact["horizons"], impact["horizons"].get("now")
     if now is None:
         return f"Impact: not requested. {_brief(impact['reason'])}".rstrip()
     cost = Money.of(repository)
     text = f"Impact: {_objects(now, cost)}"
-    if month is not None and (month["objects_expire"] or 0) > (now["objects_expire"] or 0):
-        text += f" ({_objects(month, cost)} in 30 days)"
+    if later := plan_impact.worst_later({name: h["objects_expire"] or 0 for name, h in horizons.items()}):
+        text += f" ({_objects(horizons[later], cost)} {plan_impact.HORIZONS[later]})"
     risk = now["objects_at_risk"]
     return text + (f", **{count_of(risk, 'object')} at risk**" if risk else "") + "."
 

@@ -92,7 +92,7 @@ def summary_parts(document: Json) -> list[list[str | Cell]]:
             f" {count(summary['add'])} to add, {count(summary['change'])} to change,"
             f" {count(summary['clear'])} to clear, {count(summary['unchanged'])} unchanged{failed}."
         )
-        parts = [[Cell("Plan:", "bold"), text], [Cell("Impact:", "bold"), " ", *_impact(summary)]]
+        parts = [[Cell("Plan:", "bold"), text], [Cell("Impact:", "bold"), " ", *_impact(document)]]
     unread = sum(bool(r["lifecycle"] and r["lifecycle"]["unknown"]) for r in document["repositories"])
     if summary["branches_delete"] is not None:
         parts.append([Cell("Branches:", "bold"), _branches(document)])
@@ -129,17 +129,24 @@ def _branches(document: Json) -> str:
     return f"{text}; {objects}, {size(summary['bytes_follow'])} expire as a result."
 
 
-def _impact(summary: Json) -> list[str | Cell]:
-    """Return the data that expires now, the data that expires in 30 days if that is more, and the data at
+def _impact(document: Json) -> list[str | Cell]:
+    """Return the data that expires now, the most data that expires later if that is more, and the data at
     risk."""
-    costs = summary["cost_expire"]
+    summary = document["summary"]
+    horizons, costs = [r["impact"]["horizons"] for r in writing(document)], summary["cost_expire"]
+
+    def total(moment: str, figure: str) -> int:
+        return sum(known[moment][figure] or 0 for known in horizons if moment in known)
+
     text = f"{count_of(summary['objects_expire'], 'object')}, {size(summary['bytes_expire'])}"
     text += sums(costs, "per_month")
-    if summary["objects_expire_plus_30_days"] > summary["objects_expire"]:
+    if later := plan_impact.worst_later(
+        {name: total(name, "objects_expire") for name in plan_impact.HORIZONS}
+    ):
+        cost = sums(costs, "per_month_plus_30_days") if later == "plus_30_days" else ""
         text += (
-            f" ({count_of(summary['objects_expire_plus_30_days'], 'object')},"
-            f" {size(summary['bytes_expire_plus_30_days'])}{sums(costs, 'per_month_plus_30_days')}"
-            " in 30 days)"
+            f" ({count_of(total(later, 'objects_expire'), 'object')}, {size(total(later, 'bytes_expire'))}"
+            f"{cost} {plan_impact.HORIZONS[later]})"
         )
     if summary["objects_at_risk"]:
         text += f", {count_of(summary['objects_at_risk'], 'object')} at risk"

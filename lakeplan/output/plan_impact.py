@@ -330,6 +330,13 @@ def failure_groups(repositories: Iterable[Json]) -> dict[tuple[str, str, str], l
     return groups
 
 
+def worst_later(objects: Mapping[str, int]) -> str:
+    """Return the moment after now at which most objects expire, or "" if these are not more than now. There
+    may be more in 7 days than in 30, when the stored rules no longer keep them either."""
+    worst = max(HORIZONS, key=lambda name: (objects.get(name, 0), name == "plus_30_days"))
+    return worst if objects.get(worst, 0) > objects.get("now", 0) else ""
+
+
 def left_out(repository: Json) -> list[str]:
     """Return what the impact does not include, except for what is true of every plan and stated beside it."""
     return [text for text in repository["impact"]["blind_to"] if text != STAGED_DATA]

@@ -283,6 +283,17 @@ class DescribeOtherPeoplesText:
         assert packed.count("b") >= 300
 
 
+def it_sums_up_the_moment_at_which_most_objects_expire(plans: Any, show: Any) -> None:
+    week = {Horizon.NOW: 0, Horizon.WEEK: 3, Horizon.MONTH: 1}
+    impact = Impact(ImpactStatus.SIMULATED, horizons=plans.horizons((5, 4), week))
+    made = [plans.repository(name, GcRules(10), GcRules(6), impact=impact) for name in "ab"]
+    document = to_document(plans.make(*made))
+    assert "Impact: 0 objects, 0 B (6 objects, " in show(render_plan, document, 160)
+    comment = render_markdown(document)
+    for objects in (3, 6):
+        assert re.search(rf"Impact: 0 objects, 0 B \({objects} objects, [^)]*in 7 days\)\.", comment)
+
+
 def it_shows_what_the_impact_does_not_include_in_every_format(plans: Any, show: Any) -> None:
     impact = Impact(ImpactStatus.UNAFFECTED, horizons={}, blind_to=("3 commits of later", STAGED_DATA))
     plan = plans.make(plans.repository("a", GcRules(9), GcRules(5), impact=impact))
