@@ -13,7 +13,7 @@ from lakeplan.values.rules import GcRules
 
 
 class MemoryState:
-    """A ``StateWriter`` in a dict. A version is the content's hash plus a counter."""
+    """A ``StateWriter`` in a dict that can be copied, lost and put back. Versions are never used twice."""
 
     def __init__(self) -> None:
         self.records: dict[str, Versioned] = {}
@@ -26,19 +26,20 @@ class MemoryState:
         return sorted(k for k in self.records if k.startswith(prefix))
 
     def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
-        current = self.records.get(key)
-        if (current.version if current else None) != if_version:
-            raise WriteConflict("another writer was first", where=key)
+        self._check(key, if_version)
         self.writes += 1
         version = f"{self.writes}-{hashlib.sha256(data).hexdigest()[:8]}"
         self.records[key] = Versioned(data, version)
         return version
 
     def delete(self, key: str, *, if_version: str) -> None:
-        current = self.records.get(key)
-        if current is None or current.version != if_version:
-            raise WriteConflict("another writer was first", where=key)
+        self._check(key, if_version)
         del self.records[key]
+
+    def _check(self, key: str, if_version: str | None) -> None:
+        current = self.records.get(key)
+        if (current.version if current else None) != if_version:
+            raise WriteConflict("another writer was first", where=key)
 
 
 class MemoryServer:

@@ -14,7 +14,7 @@ from lakeplan.branches.plan import BranchesOptions, BranchesPorts, plan_branches
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.run import RunPorts, run_branches
 from lakeplan.branches.undo import UndoOptions, undo_branches
-from lakeplan.errors import NotFound, PermissionDenied, RepositoryNotFound, WriteConflict
+from lakeplan.errors import NotFound, PermissionDenied, RepositoryNotFound
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
 from lakeplan.stores.protocols import Versioned
@@ -25,44 +25,33 @@ from lakeplan.values.repository import Branch, Commit, Refs, Repository, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchSettings, Policy
 from lakeplan.values.sweep import Hold
+from tests import memory
 from tests.branches.drawing import draw  # noqa: F401  # a fixture
 
 START = datetime(2026, 3, 1, tzinfo=timezone.utc)
 DAY = 86400
 
 
-class MemoryState:
-    """``StateWriter`` in a dict. ``fail_after`` writes the process is killed."""
+class MemoryState(memory.MemoryState):
+    """It keeps a log. ``fail_after`` writes the process is killed."""
 
     def __init__(self) -> None:
-        self.records: dict[str, Versioned] = {}
+        super().__init__()
         self.log: list[str] = []
         self.fail_after: int | None = None
-        self._number = 0
 
     def read(self, key: str) -> Versioned | None:
         self.log.append(f"read {key}")
-        return self.records.get(key)
-
-    def list_keys(self, prefix: str = "") -> list[str]:
-        return sorted(k for k in self.records if k.startswith(prefix))
+        return super().read(key)
 
     def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
-        self._check(key, if_version)
+        version = super().write(key, data, if_version=if_version)
         self.log.append(f"write {key}")
-        self._number += 1
-        self.records[key] = Versioned(data, str(self._number))
-        return str(self._number)
-
-    def delete(self, key: str, *, if_version: str) -> None:
-        self._check(key, if_version)
-        del self.records[key]
+        return version
 
     def _check(self, key: str, if_version: str | None) -> None:
         Kill.count(self)
-        current = self.records.get(key)
-        if (current.version if current else None) != if_version:
-            raise WriteConflict("another writer was first", where=key)
+        super()._check(key, if_version)
 
 
 class Killed(BaseException):

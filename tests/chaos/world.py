@@ -6,7 +6,6 @@ what it has read. It ends by returning or by being killed; nothing of it is left
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from lakeplan.branches.pin_records import PinRecords
 from lakeplan.branches.recall import Readers
 from lakeplan.branches.run import RunPorts
 from lakeplan.cli.wiring import ServerConnection
-from lakeplan.errors import WriteConflict
 from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.transport import Clock as WaitingClock
 from lakeplan.lakefs.writers import (
@@ -33,7 +31,6 @@ from lakeplan.lakefs.writers import (
 from lakeplan.plan.planning import Ports
 from lakeplan.review.run import ApplyPorts, Run
 from lakeplan.sandbox.messages import Request, Response
-from lakeplan.stores.protocols import Versioned
 from lakeplan.sweep.ports import SweepPorts
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.progress import Silent
@@ -42,6 +39,7 @@ from tests.chaos.channel import Channel
 from tests.chaos.faults import Calls, Interruption
 from tests.chaos.truth import Days, Truth, days_of
 from tests.chaos.wire import Ask, WireLake
+from tests.memory import MemoryState
 from tests.sweeping.lake import Clock, LakeRepository
 from tests.sweeping.world import SweepWorld
 
@@ -66,36 +64,6 @@ class Process:
     tree: dict[str, Any] = field(default_factory=dict)
     """``sweep``, ``safety``, ``gc``, ``holds``, ``policies``, ``assume_created`` and ``notice_period`` when
     it started: it reads its tree once."""
-
-
-class MemoryState:
-    """``StateWriter`` in a dict that can be copied, lost and put back. Versions are never used twice."""
-
-    def __init__(self) -> None:
-        self.records: dict[str, Versioned] = {}
-        self._writes = 0
-
-    def read(self, key: str) -> Versioned | None:
-        return self.records.get(key)
-
-    def list_keys(self, prefix: str = "") -> list[str]:
-        return sorted(key for key in self.records if key.startswith(prefix))
-
-    def write(self, key: str, data: bytes, *, if_version: str | None) -> str:
-        self._check(key, if_version)
-        self._writes += 1
-        version = f"{self._writes}-{hashlib.sha256(data).hexdigest()[:8]}"
-        self.records[key] = Versioned(data, version)
-        return version
-
-    def delete(self, key: str, *, if_version: str) -> None:
-        self._check(key, if_version)
-        del self.records[key]
-
-    def _check(self, key: str, if_version: str | None) -> None:
-        current = self.records.get(key)
-        if (current.version if current else None) != if_version:
-            raise WriteConflict("another writer was first", where=key)
 
 
 class Watched:
