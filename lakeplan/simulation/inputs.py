@@ -14,6 +14,7 @@ from typing import Any
 
 from lakeplan.errors import (
     ConfigError,
+    DataGone,
     FormatError,
     LakeplanError,
     StorageDenied,
@@ -282,6 +283,9 @@ class Collected:
     size_bytes: int
 
 
+GONE = "A commit of this repository needs the file, so it is unknown what expires. Restore the file."
+
+
 def collect_ranges(
     metadata: MetadataReader,
     facts: Mapping[str, Facts],
@@ -298,9 +302,13 @@ def collect_ranges(
     """
     ranges: dict[str, _Range] = {}
     records: KnownRanges = {}
-    for meta_range_id, data in fetch_metadata(metadata, "meta_range", facts):
+    for meta_range_id, fetched in fetch_each(metadata, "meta_range", facts):
         fact = facts[meta_range_id]
         where = f"{name}: metarange {meta_range_id}"
+        try:
+            data = fetched()
+        except DataGone as error:
+            raise error.replaced(where=where, hint=GONE) from error
         for info in read_metarange(data, name=where, verify_id=meta_range_id, known=records):
             known = ranges.get(info.id)
             if known is None:

@@ -352,6 +352,8 @@ def it_sweeps_beside_a_commit_without_metadata_only_while_the_tree_accepts_that(
     path = other.folder / "_lakefs" / other.call("GET", f"/commits/{commit}").json()["meta_range_id"]
     data = path.read_bytes()
     path.unlink()
+    other.delete("imported.bin")
+    other.commit()
     use(world, cache)
     report = world.mark_all()
     assert {*report.failed} == {"prod/repo0", "prod/repo1"}
@@ -366,6 +368,7 @@ def it_sweeps_beside_a_commit_without_metadata_only_while_the_tree_accepts_that(
     world.overrides = overrides = accepting("missing-metadata")
     report = world.mark_all()
     assert {*report.failed} == {"prod/repo1"}
+    assert path.name in report.failed["prod/repo1"].where
     (mark,) = report.marks
     assert expired in world.going(mark)
     world.approve(mark)
