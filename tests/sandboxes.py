@@ -171,6 +171,12 @@ class SandboxHandle(server.SandboxHandle):
         self.faults = sandbox.faults
         RUNNING[self.endpoint_url] = sandbox
 
+    def namespace_folder(self, repository: str) -> Path:
+        """The folder of a repository's namespace. Raises ApiError if the repository does not exist."""
+        service = self._sandbox.service
+        with service.store.transaction():
+            return service.open(repository).namespace.folder
+
     def stop(self) -> None:
         RUNNING.pop(self.endpoint_url, None)
         super().stop()

@@ -246,12 +246,6 @@ class SandboxHandle:
     def secret_access_key(self) -> str:
         return self._sandbox.service.options.secret_access_key
 
-    def namespace_folder(self, repository: str) -> Path:
-        """The folder of a repository's namespace. Raises ApiError if the repository does not exist."""
-        service = self._sandbox.service
-        with service.store.transaction():
-            return service.open(repository).namespace.folder
-
     def stop(self) -> None:
         """Finishes answers in progress, frees the port, and closes the state."""
         if self._stopped:

@@ -18,12 +18,12 @@ from lakeplan.sandbox.messages import ApiError, not_found
 from lakeplan.sandbox.state import (
     SCHEME,
     Namespace,
-    Namespaces,
     Presigner,
     Records,
     Repositories,
     Store,
     Trees,
+    open_namespace,
 )
 from lakeplan.values.repository import AddressType, Commit, Entry, RefsDumpIds, Repository
 
@@ -59,7 +59,7 @@ class Service:
         self.options = options
         self.store = Store(directory / STATE_FILE)
         self.repositories = Repositories(self.store)
-        self.namespaces = Namespaces(directory)
+        self.directory = directory.resolve()
         self.trees = Trees()
         self.presigner = Presigner(secrets.token_bytes(32), options.presigned_seconds)
         self.xids = XidSource(self._seconds, secrets.token_bytes)
@@ -115,7 +115,7 @@ class OpenRepository(Records):
 
     @property
     def namespace(self) -> Namespace:
-        return self.service.namespaces.open(self.info.storage_namespace)
+        return open_namespace(self.service.directory, self.info.storage_namespace)
 
     # commits and their trees
 
@@ -183,7 +183,7 @@ class OpenRepository(Records):
         if relative is not None:
             return self.namespace.read(relative)
         folder, _, name = entry.address.rpartition("/")
-        return self.service.namespaces.open(folder).read(name)
+        return open_namespace(self.service.directory, folder).read(name)
 
     def stored_form(self, physical_address: str) -> tuple[str, AddressType]:
         """An address as a server stores it when a client stages it: relative if in its own namespace.

@@ -401,20 +401,15 @@ class Namespace:
         self.write(DUMMY_KEY, _DUMMY)
 
 
-class Namespaces:
-    """All namespaces under one directory."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory.resolve()
-
-    def open(self, url: str) -> Namespace:
-        """The namespace of a URL. Raises ApiError 400 for what cannot be one of the sandbox's."""
-        if not url.startswith(SCHEME):
-            raise bad_request(f"failed to match required regex ^{SCHEME}: invalid namespace")
-        parts = [part for part in url[len(SCHEME) :].split("/") if part]
-        if not parts or any(part.startswith(".") for part in parts):
-            raise bad_request(f"{url}: invalid namespace")
-        return Namespace(url, self._directory.joinpath(*parts))
+def open_namespace(directory: Path, url: str) -> Namespace:
+    """The namespace of a URL below a sandbox's directory. Raises ApiError 400 for what cannot be one of the
+    sandbox's."""
+    if not url.startswith(SCHEME):
+        raise bad_request(f"failed to match required regex ^{SCHEME}: invalid namespace")
+    parts = [part for part in url[len(SCHEME) :].split("/") if part]
+    if not parts or any(part.startswith(".") for part in parts):
+        raise bad_request(f"{url}: invalid namespace")
+    return Namespace(url, directory.joinpath(*parts))
 
 
 PRESIGNED_PATH = "/_presigned"

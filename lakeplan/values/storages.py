@@ -134,7 +134,6 @@ STORAGES = (
     ),
 )
 BY_SCHEME: Mapping[str, StorageKind] = {scheme: kind for kind in STORAGES for scheme in kind.schemes}
-BY_NAME: Mapping[str, StorageKind] = {kind.name: kind for kind in STORAGES}
 BUCKET_SCHEMES = frozenset(scheme for scheme, kind in BY_SCHEME.items() if kind.form is UrlForm.BUCKET)
 
 
