@@ -17,7 +17,7 @@ from lakeplan.cli.namespaces import CacheChoice, LazySimulator
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.progress import progress_for
 from lakeplan.lakefs import writers
-from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSIdentifier, LakeFSServer
+from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import (
     STATE_URL,
     Approve,
@@ -125,7 +125,7 @@ class Session:
         """Return who the server says it is, asked once and briefly. Raises CredentialsError and
         ServerError."""
         brief, once = Timeouts(connect=10.0, read=10.0, total=30.0), RetryPolicy(tries=1)
-        return LakeFSIdentifier.connect(*self._access(server), timeouts=brief, retries=once).identify()
+        return LakeFSServer.connect(*self._access(server), timeouts=brief, retries=once).identify()
 
     def unbound(self, server: str) -> str:
         """The variable that would bind a server's credentials to its address, or "" if bound."""

@@ -48,7 +48,6 @@ from lakeplan.values.settings import ObjectRule, Policy, SettingItem, SettingKin
 OPERATION = "dump the refs"
 STATUS_OPERATION = "read the state of the refs dump"
 READ_REPOSITORY = "read the repository"
-READ_VERSION = "read the server's version"
 
 TOO_MUCH_AT_ONCE = frozenset({405, 408, 413, 501, 502, 504})
 """Statuses of the direct request after which a task is started: not offered, too large, or a time-out."""
@@ -256,9 +255,16 @@ class LakeFSServer(_Reader):
     def name(self) -> str:
         return self._transport.connection.name
 
-    def version(self) -> str:
-        call = Call("GET", ("config", "version"), READ_VERSION)
-        return read(self._transport, call, lambda fields: fields.text("version"))
+    def identify(self) -> ServerIdentity:
+        """Return the version, edition and clock. The clock is from the ``Date`` header (whole seconds), which
+        a proxy may have set. Raises ServerError."""
+        call = Call("GET", ("config", "version"), "read the server's version")
+        response = self._transport.request(call)
+        version, context = parse_json(
+            *(self._transport, call, response),
+            lambda fields: (fields.text("version"), fields.text("version_context", "")),
+        )
+        return ServerIdentity(version, context, date_of(response))
 
     def server_time(self, repository: str) -> datetime | None:
         response = self._transport.request(of_repository("GET", repository, operation=READ_REPOSITORY))
@@ -501,20 +507,3 @@ def _pull_of(fields: Fields) -> PullRequest:
         fields.name("destination_branch"),
         fields.text("title", ""),
     )
-
-
-class LakeFSIdentifier(Adapter):
-    """Reads the version and edition of a server."""
-
-    _ALLOWED = re.compile(r"GET /config/version")
-
-    def identify(self) -> ServerIdentity:
-        """Return the version, edition and clock. The clock is from the ``Date`` header (whole seconds), which
-        a proxy may have set. Raises ServerError."""
-        call = Call("GET", ("config", "version"), READ_VERSION)
-        response = self._transport.request(call)
-        version, context = parse_json(
-            *(self._transport, call, response),
-            lambda fields: (fields.text("version"), fields.text("version_context", "")),
-        )
-        return ServerIdentity(version, context, date_of(response))

@@ -69,7 +69,6 @@ class LakeFSReader(SettingsReader, StagingReader, Protocol):
     def name(self) -> str:
         """The server's name in the tree."""
 
-    def version(self) -> str: ...
     def server_time(self, repository: str) -> datetime | None:
         """Return the server's clock, to the second, or None if it does not say."""
 

@@ -139,7 +139,7 @@ class DescribeRefs:
 
 HTML = Answer(200, b"<!doctype html><title>lakeFS</title>", {"Content-Type": "text/html"})
 READS: list[Callable[[LakeFSServer], object]] = [
-    lambda s: s.version(),
+    lambda s: s.identify(),
     lambda s: list(s.list_repositories()),
     lambda s: s.get_repository("repo"),
     lambda s: s.get_gc_rules("repo"),

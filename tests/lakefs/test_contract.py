@@ -110,7 +110,7 @@ def it_fits_the_ports(reader: LakeFSServer, writer: LakeFSRulesWriter, repositor
 
 
 def it_reads_the_version(reader: LakeFSServer) -> None:
-    assert reader.version()
+    assert reader.identify().version
 
 
 def it_lists_and_reads_repositories(reader: LakeFSServer, place: Place, repository: str) -> None:

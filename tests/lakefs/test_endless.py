@@ -58,7 +58,7 @@ credentials = Credentials(Secret("k"), Secret("s"), "test")
 server = LakeFSServer.connect(ServerConfig("prod", sys.argv[1]), credentials)
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30,) * 2)
 try:
-    server.version()
+    server.identify()
 except LakeplanError as error:
     print(error)
 """
@@ -75,7 +75,7 @@ def it_takes_no_more_of_a_body_than_the_limit(answer: Callable[[], Iterator[byte
 
 
 def ask(url: str, credentials: Credentials, total: float = 30.0) -> None:
-    LakeFSServer.connect(ServerConfig("prod", url), credentials, timeouts=Timeouts(5, 5, total)).version()
+    LakeFSServer.connect(ServerConfig("prod", url), credentials, timeouts=Timeouts(5, 5, total)).identify()
 
 
 def drip(start: bytes, piece: bytes, seconds: float) -> Callable[[], Iterator[bytes]]:
@@ -154,13 +154,13 @@ def it_refuses_a_body_that_cannot_be_decoded(
 ) -> None:
     scripted.script = [Answer(200, body, headers)]
     with pytest.raises(LakeplanError):
-        LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock()).version()
+        LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock()).identify()
 
 
 def it_reads_gzip(scripted: Scripted, credentials: Credentials) -> None:
     body = gzip.compress(b'{"version": "' + b"1" * 500_000 + b'"}')
     scripted.script = [Answer(200, body, {"Content-Encoding": "gzip"})]
-    assert len(LakeFSServer.connect(scripted.config(), credentials).version()) == 500_000
+    assert len(LakeFSServer.connect(scripted.config(), credentials).identify().version) == 500_000
 
 
 @pytest.mark.parametrize("value", ["315360000", "9" * 5000, "Fri, 31 Dec 9999 23:59:59 -2359", "-1"])
@@ -169,7 +169,7 @@ def it_waits_no_longer_than_its_own_limit(
 ) -> None:
     scripted.script = [Answer(503, {"message": "busy"}, {"Retry-After": value})]
     with pytest.raises(LakeplanError):
-        LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock()).version()
+        LakeFSServer.connect(scripted.config(), credentials, clock=fake_clock.clock()).identify()
     assert sum(fake_clock.slept) <= 90
 
 

@@ -277,7 +277,7 @@ def it_names_the_permission_of_every_operation(
         200, {"id": "r", "creation_date": 1, "default_branch": "main", "storage_namespace": "s3://b"}
     )
     calls = {
-        "read the server's version": server.version,
+        "read the server's version": server.identify,
         "list repositories": lambda: list(server.list_repositories()),
         "read the repository": lambda: server.get_repository("r"),
         "read the GC rules": lambda: server.get_gc_rules("r"),

@@ -56,7 +56,7 @@ def server(scripted: Scripted, credentials: Credentials, fake_clock: FakeClock) 
 
 def it_sends_credentials_and_says_who_it_is(scripted: Scripted, server: LakeFSServer) -> None:
     scripted.script = [VERSION]
-    assert server.version() == "1.84.0"
+    assert server.identify().version == "1.84.0"
     (seen,) = scripted.seen
     assert seen.path == "/api/v1/config/version"
     assert seen.headers["User-Agent"] == f"lakeplan/{__version__}"
@@ -71,7 +71,7 @@ def it_works_after_two_failures(
 ) -> None:
     failure = Answer(status, {"message": "boom"})
     scripted.script = [failure, failure, VERSION]
-    assert server.version() == "1.84.0"
+    assert server.identify().version == "1.84.0"
     assert len(scripted.seen) == 3
     assert fake_clock.slept == [0.2, 0.4]
 
@@ -79,7 +79,7 @@ def it_works_after_two_failures(
 def it_gives_up_after_four_tries(scripted: Scripted, server: LakeFSServer, fake_clock: FakeClock) -> None:
     scripted.script = [FAILURE]
     with pytest.raises(UnexpectedAnswer, match="status 500, boom") as caught:
-        server.version()
+        server.identify()
     assert caught.value.status == 500
     assert scripted.url in caught.value.where
     assert "prod" in caught.value.where
@@ -91,7 +91,7 @@ def it_gives_up_after_four_tries(scripted: Scripted, server: LakeFSServer, fake_
 def it_does_not_repeat_what_would_fail_again(scripted: Scripted, server: LakeFSServer, status: int) -> None:
     scripted.script = [Answer(status, {"message": "no"})]
     with pytest.raises(Exception, match="cannot read the server's version"):
-        server.version()
+        server.identify()
     assert len(scripted.seen) == 1
 
 
@@ -103,7 +103,7 @@ def it_waits_as_long_as_it_is_asked_to(
     scripted: Scripted, server: LakeFSServer, fake_clock: FakeClock, value: str, waits: float
 ) -> None:
     scripted.script = [Answer(429, {"message": "slow"}, {"Retry-After": value}), VERSION]
-    server.version()
+    server.identify()
     assert fake_clock.slept == [waits]
 
 
@@ -115,7 +115,7 @@ def it_waits_longer_each_time_up_to_a_limit() -> None:
 
 def it_tries_again_when_the_answer_breaks_off(scripted: Scripted, server: LakeFSServer) -> None:
     scripted.script = [Answer(200, {"version": "1"}, cut_short_by=10), VERSION]
-    assert server.version() == "1.84.0"
+    assert server.identify().version == "1.84.0"
 
 
 def it_says_that_nobody_listens(credentials: Credentials, fake_clock: FakeClock) -> None:
@@ -123,7 +123,7 @@ def it_says_that_nobody_listens(credentials: Credentials, fake_clock: FakeClock)
         ServerConfig("prod", "http://127.0.0.1:1"), credentials, clock=fake_clock.clock()
     )
     with pytest.raises(ServerUnreachable, match="refused") as caught:
-        server.version()
+        server.identify()
     assert "endpoint_url" in caught.value.hint
     assert len(fake_clock.slept) == 3
 
@@ -131,7 +131,7 @@ def it_says_that_nobody_listens(credentials: Credentials, fake_clock: FakeClock)
 def it_says_that_the_name_does_not_resolve(credentials: Credentials, fake_clock: FakeClock) -> None:
     config = ServerConfig("prod", "http://no-such-host.invalid")
     with pytest.raises(ServerUnreachable, match="could not be resolved"):
-        LakeFSServer.connect(config, credentials, clock=fake_clock.clock()).version()
+        LakeFSServer.connect(config, credentials, clock=fake_clock.clock()).identify()
 
 
 def it_does_not_wait_for_ever(silent_url: str, credentials: Credentials, fake_clock: FakeClock) -> None:
@@ -144,13 +144,13 @@ def it_does_not_wait_for_ever(silent_url: str, credentials: Credentials, fake_cl
         clock=fake_clock.clock(),
     )
     with pytest.raises(ServerUnreachable, match="time limit"):
-        server.version()
+        server.identify()
 
 
 def it_says_that_tls_failed(credentials: Credentials, scripted: Scripted, fake_clock: FakeClock) -> None:
     config = ServerConfig("prod", scripted.url.replace("http://", "https://"))
     with pytest.raises(ServerUnreachable, match="the TLS connection failed") as caught:
-        LakeFSServer.connect(config, credentials, clock=fake_clock.clock()).version()
+        LakeFSServer.connect(config, credentials, clock=fake_clock.clock()).identify()
     assert "certificate" in caught.value.hint
 
 
@@ -158,7 +158,7 @@ def it_follows_no_redirect_of_the_api(scripted: Scripted, elsewhere: Scripted, s
     elsewhere.script = [VERSION]
     scripted.script = [Answer(302, {}, {"Location": f"{elsewhere.url}/api/v1/config/version?sig=SECRET"})]
     with pytest.raises(UnexpectedAnswer, match="redirects") as caught:
-        server.version()
+        server.identify()
     assert elsewhere.seen == []
     assert "SECRET" not in f"{caught.value} {caught.value.detail}"
 
@@ -228,9 +228,9 @@ class DescribeLimits:
         assert public == {
             "connect",
             "dump_refs", "get_commit", "get_gc_rules", "get_object_rules", "get_policies", "get_repository",
-            "list_addresses", "list_branches", "list_pins", "list_repositories", "list_tags",
+            "identify", "list_addresses", "list_branches", "list_pins", "list_repositories", "list_tags",
             "list_uncommitted", "log_commits", "metadata", "metadata_reader", "name", "paced",
-            "physical_address", "server_time", "version",
+            "physical_address", "server_time",
         }  # fmt: skip
 
     def it_quotes_what_goes_into_a_path(self, scripted: Scripted, server: LakeFSServer) -> None:
@@ -242,7 +242,7 @@ class DescribeLimits:
 def it_serves_several_threads(scripted: Scripted, server: LakeFSServer) -> None:
     scripted.script = [VERSION]
     found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(server.version())) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(server.identify().version)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -273,14 +273,14 @@ def it_may_be_given_a_pace(scripted: Scripted, server: LakeFSServer, fake_clock:
     assert server.paced(None) is server
     paced = server.paced(Pace(2))
     for asked in (paced, paced, server):
-        asked.version()
+        asked.identify()
     assert fake_clock.slept == [0, 0.5]
 
 
 def it_reads_what_the_server_compressed(scripted: Scripted, server: LakeFSServer) -> None:
     body = gzip.compress(json.dumps(VERSION.body).encode())
     scripted.script = [Answer(200, body, {"Content-Encoding": "gzip"})]
-    assert server.version() == "1.84.0"
+    assert server.identify().version == "1.84.0"
 
 
 @pytest.mark.parametrize("name", ["urllib3", "urllib3.connectionpool", "requests"])
@@ -292,8 +292,8 @@ def it_lets_no_library_log_what_is_sent(name: str, caplog: pytest.LogCaptureFixt
 
 def it_keeps_no_cookies(scripted: Scripted, server: LakeFSServer) -> None:
     scripted.script = [replace(VERSION, headers={"Set-Cookie": "a=b"}), VERSION]
-    server.version()
-    server.version()
+    server.identify()
+    server.identify()
     assert "Cookie" not in scripted.seen[1].headers
     assert scripted.seen[1].headers["Accept-Encoding"] == "gzip"
 
