@@ -74,7 +74,7 @@ def it_shows_nothing_of_a_server_that_refuses(
     writer = LakeFSRulesWriter.connect(scripted.config(), credentials, clock=clock)
     scripted.script = [Answer(status, {"message": "no"})]
     errors = [
-        caught(server.version),
+        caught(server.identify),
         caught(lambda: list(server.list_branches("repo"))),
         caught(lambda: writer.set_gc_rules("repo", GcRules(1))),
         caught(lambda: server.dump_refs("repo")),
@@ -108,7 +108,7 @@ def it_shows_nothing_of_an_unreachable_server(caplog: pytest.LogCaptureFixture) 
     nobody = ServerConfig("prod", "http://127.0.0.1:1")
     credentials = Credentials(Secret(KEY), Secret(SECRET))
     server = LakeFSServer.connect(nobody, credentials, clock=Clock(sleep=lambda _: None))
-    assert_nothing_shows(caplog, caught(server.version))
+    assert_nothing_shows(caplog, caught(server.identify))
 
 
 def it_shows_nothing_of_a_sas(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
