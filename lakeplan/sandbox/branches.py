@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import get_args
@@ -107,13 +107,9 @@ def hard_reset(repo: OpenRepository, request: Request, branch: str) -> Response:
     return NO_CONTENT
 
 
-def tag_row(tag: Tag) -> dict[str, object]:
-    return {"commit_id": tag.commit_id, "id": tag.id}
-
-
 @on_repository("GET", "/tags")
 def list_tags(repo: OpenRepository, request: Request) -> Response:
-    return paged(request, [(tag.id, tag_row(tag)) for tag in repo.tags()])
+    return paged(request, [(tag.id, asdict(tag)) for tag in repo.tags()])
 
 
 @on_writable("POST", "/tags")
@@ -123,12 +119,12 @@ def create_tag(repo: OpenRepository, request: Request) -> Response:
     check_tag_name(name)
     tag = Tag(name, repo.resolve(ref).commit_id)
     repo.add_tag(tag)
-    return json_response(201, tag_row(tag))
+    return json_response(201, asdict(tag))
 
 
 @on_repository("GET", "/tags/{tag}")
 def get_tag(repo: OpenRepository, request: Request, tag: str) -> Response:
-    return json_response(200, tag_row(repo.tag(tag)))
+    return json_response(200, asdict(repo.tag(tag)))
 
 
 @on_writable("DELETE", "/tags/{tag}")

@@ -106,9 +106,7 @@ UNSET_ETAG = ""
 def stored_rules(repo: OpenRepository) -> GcRules | None:
     """The stored rules, or None if there are none."""
     value = repo.setting(GC_RULES)
-    if value is None:
-        return None
-    return GcRules(value["default_retention_days"], value["branches"])
+    return None if value is None else GcRules(**value)
 
 
 @on_repository("GET", "/settings/gc_rules")
@@ -149,8 +147,7 @@ def store_rules(repo: OpenRepository, rules: GcRules | None) -> None:
     if rules is None:
         repo.unset(GC_RULES)
     else:
-        value = {"default_retention_days": rules.default_retention_days, "branches": dict(rules.branches)}
-        repo.set(GC_RULES, value)
+        repo.set(GC_RULES, asdict(rules))
 
 
 @route("GET", "/repositories/{repository}/gc/rules/set_allowed")
@@ -389,20 +386,9 @@ def get_pull(repo: OpenRepository, request: Request, pull: str) -> Response:
     return json_response(200, repo.document(PULL, pull))
 
 
-def repository_row(repository: Repository) -> dict[str, object]:
-    return {
-        "creation_date": repository.creation_date,
-        "default_branch": repository.default_branch,
-        "id": repository.id,
-        "read_only": repository.read_only,
-        "storage_id": repository.storage_id,
-        "storage_namespace": repository.storage_namespace,
-    }
-
-
 @route("GET", "/repositories")
 def list_repositories(service: Service, request: Request) -> Response:
-    return paged(request, [(r.id, repository_row(r)) for r in service.repositories.all()])
+    return paged(request, [(r.id, asdict(r)) for r in service.repositories.all()])
 
 
 @route("POST", "/repositories")
@@ -417,7 +403,7 @@ def create_repository(service: Service, request: Request) -> Response:
     repo = OpenRepository(service, info)
     namespace = repo.namespace
     service.repositories.add(info)
-    row = repository_row(info)
+    row = asdict(info)
     if request.flag("bare"):
         del row["read_only"]
         return json_response(201, row)
@@ -436,7 +422,7 @@ def create_repository(service: Service, request: Request) -> Response:
 @route("GET", "/repositories/{repository}")
 def get_repository(service: Service, request: Request, repository: str) -> Response:
     check_repository_name(repository)
-    return json_response(200, repository_row(service.repositories.get(repository)))
+    return json_response(200, asdict(service.repositories.get(repository)))
 
 
 @on_repository("DELETE", "")
