@@ -365,15 +365,12 @@ class LakeFSServer(_Reader):
     def _offers_presigned_urls(self, storage_id: str) -> bool:
         with self._lock:
             if self._presigning is None:
-                self._presigning = self._read_presigning()
+                call = Call("GET", ("config",), "read the server's configuration")
+                try:
+                    self._presigning = read(self._transport, call, _presigning)
+                except (FeatureMissing, PermissionDenied):
+                    self._presigning = {}  # files are streamed
             return self._presigning.get(storage_id, False)
-
-    def _read_presigning(self) -> dict[str, bool]:
-        try:
-            call = Call("GET", ("config",), "read the server's configuration")
-            return read(self._transport, call, _presigning)
-        except (FeatureMissing, PermissionDenied):
-            return {}  # files are streamed
 
 
 def _presigning(fields: Fields) -> dict[str, bool]:

@@ -88,7 +88,7 @@ class LakeFSMetadata:
     streams the file. If the store cannot be reached from here, the server streams later files too.
     """
 
-    def __init__(self, connection: Connection, repository: str, namespace: str, *, presign: bool) -> None:
+    def __init__(self, connection: Connection, repository: str, namespace: str, presign: bool) -> None:
         self._transport = Transport(connection)
         self._repository = repository
         self._namespace = namespace
@@ -96,7 +96,7 @@ class LakeFSMetadata:
         self._local = threading.local()
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (self._transport.connection, self._repository, self._namespace, self._presign))
+        return (type(self), (self._transport.connection, self._repository, self._namespace, self._presign))
 
     def __repr__(self) -> str:
         server = self._transport.connection
@@ -171,10 +171,6 @@ class LakeFSMetadata:
         if session is None:
             session = self._local.session = new_session()
         return session
-
-
-def _rebuild(connection: Connection, repository: str, namespace: str, presign: bool) -> LakeFSMetadata:
-    return LakeFSMetadata(connection, repository, namespace, presign=presign)
 
 
 def _target(url: str, location: str) -> str:
