@@ -165,7 +165,6 @@ class PolicyTest:
     judge: Judge = "server"
     expected: tuple[Expected, ...] = ()
     days: tuple[ExpectedDays, ...] = ()
-    repository_source: Source | None = None
 
 
 def fates(

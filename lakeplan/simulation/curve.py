@@ -13,9 +13,17 @@ from functools import cached_property
 from lakeplan import __version__
 from lakeplan.errors import UsageError
 from lakeplan.lakefs.protocols import MetadataReader
-from lakeplan.retention.curve import ALWAYS, NEVER, Varied, days_needed
 from lakeplan.retention.graph import CommitGraph, oldest_first
-from lakeplan.retention.rules import DAY_US, DocumentedRule, ServerWalk, to_us
+from lakeplan.retention.rules import (
+    ALWAYS,
+    DAY_US,
+    NEVER,
+    DocumentedRule,
+    ServerWalk,
+    Varied,
+    days_needed,
+    to_us,
+)
 from lakeplan.simulation.cache import RangeCache
 from lakeplan.simulation.documents import (
     DAY_SECONDS,

@@ -137,16 +137,14 @@ class _Reader:
         for one in days:
             if one.branch not in drawing.branches:
                 self._add(one.source, ("days", one.branch), f"there is no branch {one.branch!r} in this test")
-        repository = self._node.items["repository"]
         return PolicyTest(
             name=_text(self._node.items["name"]),
-            repository=_text(repository),
+            repository=_text(self._node.items["repository"]),
             drawing=drawing,
             source=self._node.source,
             judge="documented" if _text(self._node.items.get("judge")) == "documented" else "server",
             expected=expected,
             days=days,
-            repository_source=repository.source,
         )
 
     def _commit(self, name: str, node: Node) -> DrawnCommit:

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeplan.retention.curve import ALWAYS, MAX_DAYS, NEVER, Varied, days_needed
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.rules import documented_verdict, limit_us, to_us
+from lakeplan.retention.rules import (
+    ALWAYS,
+    MAX_DAYS,
+    NEVER,
+    Varied,
+    days_needed,
+    documented_verdict,
+    limit_us,
+    to_us,
+)
 from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import GcRules
 

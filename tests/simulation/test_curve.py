@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError, UsageError
-from lakeplan.retention.curve import Varied
+from lakeplan.retention.rules import Varied
 from lakeplan.simulation.curve import CurveRequest, curve, of_namespace
 from lakeplan.simulation.runners import Runners
 from lakeplan.stores.open import open_namespace
