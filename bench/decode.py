@@ -17,9 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from lakeplan.formats.compiled import kernels
-from lakeplan.formats.entry import file_id
 from lakeplan.formats.ranges import read_range, read_range_arrays, read_range_columns, write_range
-from lakeplan.formats.sstable import read_sstable
+from lakeplan.formats.sstable import file_id, read_sstable
 from lakeplan.values.repository import AddressType, Entry
 
 ENTRIES = 100_000

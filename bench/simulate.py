@@ -38,8 +38,9 @@ spark.stop()
 """
 SPARK_START = """
 import lakeplan.cli.main, lakeplan.simulation.run
-from lakeplan.simulation.spark import SparkOptions, open_session
-with open_session(SparkOptions()) as spark:
+from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.spark import open_session
+with open_session(Runners()) as spark:
     spark.range(2).mapInArrow(lambda batches: batches, "id long").count()
 """
 PLAIN = {**os.environ, "PYSPARK_PYTHON": sys.executable}

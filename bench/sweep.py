@@ -274,10 +274,11 @@ def runner(name: str, workers: int) -> Iterator[OpenWorkers]:
     if name == "local":
         yield threads
         return
-    from lakeplan.simulation.spark import SparkOptions, open_session
+    from lakeplan.simulation.runners import Runners
+    from lakeplan.simulation.spark import open_session
     from lakeplan.sweep.spark import SparkWorkers
 
-    with open_session(SparkOptions(master=f"local[{workers}]")) as session:
+    with open_session(Runners(master=f"local[{workers}]")) as session:
 
         @contextmanager
         def spark(parallelism: int | None) -> Iterator[tuple[Workers, RunnerChoice]]:

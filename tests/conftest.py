@@ -33,7 +33,6 @@ from tests.storage_servers import (  # noqa: F401  # fixtures, for every test th
 
 if TYPE_CHECKING:
     from lakeplan.simulation.runners import Runners
-    from lakeplan.simulation.spark import SparkOptions
 
 # Machines that run these are shared: how long an example takes says nothing about the code.
 settings.register_profile("lakeplan", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -261,11 +260,12 @@ def golden(request: pytest.FixtureRequest, golden_case: Callable[[str], GoldenCa
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkOptions]:
+def spark() -> Iterator[Runners]:
     """The Spark session for all tests of a process. While it is open, every run uses it."""
-    from lakeplan.simulation.spark import SparkOptions, open_session
+    from lakeplan.simulation.runners import Runners
+    from lakeplan.simulation.spark import open_session
 
-    options = SparkOptions(conf={"spark.sql.shuffle.partitions": "2"})
+    options = Runners(conf=(("spark.sql.shuffle.partitions", "2"),))
     with open_session(options):
         yield options
 

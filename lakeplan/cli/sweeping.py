@@ -70,11 +70,9 @@ class Engine:
 
     def _spark(self) -> SparkSession:
         if self._session is None:
-            from lakeplan.simulation.spark import SparkOptions, open_session
+            from lakeplan.simulation.spark import open_session
 
-            asked = self.runners
-            options = SparkOptions(master=asked.master, conf=dict(asked.conf), home=asked.spark_home)
-            self._session = self._stack.enter_context(open_session(options))
+            self._session = self._stack.enter_context(open_session(self.runners))
         return self._session
 
 

@@ -151,17 +151,6 @@ _SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True)
-class UncommittedAddresses:
-    """Addresses (relative to the namespace) and their epoch seconds, as two columns of equal length."""
-
-    addresses: list[str]
-    creation_dates: list[int]
-
-    def __len__(self) -> int:
-        return len(self.addresses)
-
-
 def newest_run(keys: Iterable[str]) -> str | None:
     """The id of the newest run that has a file among these keys (relative to the namespace's root).
 
@@ -183,13 +172,13 @@ def run_time(run_id: str) -> int:
     return time_of_descending(run_id)
 
 
-def read_uncommitted(data: bytes, *, name: str) -> UncommittedAddresses:
-    """The addresses in one file of a run. Raises FormatError naming ``name``."""
+def read_uncommitted(data: bytes, *, name: str) -> list[str]:
+    """The addresses in one file of a run, relative to the namespace. Raises FormatError naming ``name``."""
     with blame_parquet(name, "the file is not a complete Parquet file of uncommitted addresses"):
         file = open_parquet(data, exact=True)
-        columns = read_parquet(file).select(_SCHEMA.names).cast(_SCHEMA)
-        addresses, dates = (column.to_pylist() for column in columns.columns)
-    if None in addresses:
+        column = read_parquet(file).select(_SCHEMA.names).cast(_SCHEMA)["physical_address"]
+        addresses: list[str] = column.to_pylist()
+    if column.null_count:
         raise FormatError("the file contains a null address", where=name, hint=HINT)
     if len(addresses) != file.metadata.num_rows:
         raise FormatError(
@@ -197,7 +186,7 @@ def read_uncommitted(data: bytes, *, name: str) -> UncommittedAddresses:
             where=name,
             hint=HINT,
         )
-    return UncommittedAddresses(addresses, dates)
+    return addresses
 
 
 def write_uncommitted(addresses: Sequence[str], creation_dates: Sequence[int]) -> bytes:

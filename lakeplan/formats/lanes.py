@@ -160,25 +160,17 @@ def _check_keys(lanes: Lanes, blocks: Sequence[bytes], first_steps: npt.NDArray[
 
 # tags: field number and wire type
 _ADDRESS, _MODIFIED, _SIZE, _E_TAG, _METADATA, _ADDRESS_TYPE, _CONTENT_TYPE = b"\x0a\x12\x18\x22\x2a\x30\x3a"
-_LENGTHS = np.array([_ADDRESS, _MODIFIED, _E_TAG, _METADATA, _CONTENT_TYPE], dtype=np.uint8)
-_NUMBERS = np.array([_SIZE, _ADDRESS_TYPE], dtype=np.uint8)
+_IS_TEXT = np.full(256, -1, np.int8)
+"""By tag: 1 if its number is the length of a text, 0 if not, -1 for unknown tags."""
+_IS_TEXT[[_ADDRESS, _MODIFIED, _E_TAG, _METADATA, _CONTENT_TYPE]] = 1
+_IS_TEXT[[_SIZE, _ADDRESS_TYPE]] = 0
 _SECONDS, _NANOS = 0x08, 0x10
 
 
-@dataclass(frozen=True)
-class EntryLanes:
-    """One row for each entry. Addresses are positions in the buffer. e-tags, content types and metadata are
-    skipped, and not checked to be text."""
-
-    address_start: Ints
-    address_end: Ints
-    address_type: Ints
-    size: Ints
-
-
-def decode_entries(lanes: Lanes) -> EntryLanes:
-    """The entries of records. Raises Irregular unless fields are those of ``Entry``, once and in order, as Go
-    writes."""
+def decode_entries(lanes: Lanes) -> tuple[Ints, Ints, Ints, Ints]:
+    """Start and end of each entry's address in the buffer, its type and the entry's size. e-tags, content
+    types and metadata are skipped, and not checked to be text. Raises Irregular unless fields are those of
+    ``Entry``, once and in order, as Go writes."""
     array, end = lanes.array, lanes.value_end
     position = _message_starts(lanes)
     rows = position.size
@@ -209,22 +201,15 @@ def decode_entries(lanes: Lanes) -> EntryLanes:
     if (fields[_ADDRESS_TYPE] > max(AddressType)).any():
         raise Irregular
     _check_timestamps(array, *spans[_MODIFIED])
-    return EntryLanes(*spans[_ADDRESS], fields[_ADDRESS_TYPE], fields[_SIZE])
+    return *spans[_ADDRESS], fields[_ADDRESS_TYPE], fields[_SIZE]
 
 
 def _text_sizes(tag: Bytes, number: Ints) -> Ints:
     """The number of bytes after the number that follows each tag. Raises Irregular for an unknown tag."""
-    first = tag[0]
-    if (tag == first).all():
-        if first in _LENGTHS:
-            return number
-        if first in _NUMBERS:
-            return np.zeros_like(number)
+    is_text = _IS_TEXT[tag]
+    if (is_text < 0).any():
         raise Irregular
-    is_text = np.isin(tag, _LENGTHS)
-    if not (is_text | np.isin(tag, _NUMBERS)).all():
-        raise Irregular
-    return np.where(is_text, number, 0)
+    return number * is_text
 
 
 def _put(values: Ints, wanted: int, tag: Bytes, row: npt.NDArray[np.intp], numbers: Ints) -> None:

@@ -244,21 +244,12 @@ def _forms(path: str) -> list[str]:
     if is_usual_url(path[1:]) and "@" not in host:
         return sorted(forms)
     for _ in range(2):  # decoded text may have to be cut and cleaned again
-        for change in (_cut, _decoded, _backslashes, _cleaned, _stripped):
-            forms |= {change(form) for form in forms}
+        forms |= {_CUT.sub("", form) for form in forms}
+        forms |= {unquote(form, errors="surrogateescape") for form in forms}
+        forms |= {form.replace("\\", "/") for form in forms}
+        forms |= {"/" + "/".join(resolved(form)) for form in forms}
+        forms |= {form.rstrip("/ ") for form in forms}
     return sorted(form.encode(errors="surrogateescape").decode(errors="backslashreplace") for form in forms)
-
-
-def _cut(form: str) -> str:
-    return _CUT.sub("", form)
-
-
-def _decoded(form: str) -> str:
-    return unquote(form, errors="surrogateescape")
-
-
-def _backslashes(form: str) -> str:
-    return form.replace("\\", "/")
 
 
 def resolved(path: str) -> list[str]:
@@ -270,14 +261,6 @@ def resolved(path: str) -> list[str]:
         elif part not in ("", "."):
             parts.append(part)
     return parts
-
-
-def _cleaned(form: str) -> str:
-    return "/" + "/".join(resolved(form))
-
-
-def _stripped(form: str) -> str:
-    return form.rstrip("/ ")
 
 
 OWNER_KEY = f"{LAKEPLAN_PREFIX}owner.json"

@@ -1,7 +1,8 @@
-"""Reads and writes ranges and metaranges."""
+"""Reads and writes ranges, their entries, and metaranges."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,8 +14,7 @@ import numpy as np
 from lakeplan import limits
 from lakeplan.errors import WrongContent
 from lakeplan.formats import compiled, wire
-from lakeplan.formats.entry import decode_entry, encode_entry, entry_key, file_id, file_id_of_body
-from lakeplan.formats.lanes import EntryLanes, Irregular, Lanes, decode_entries, decode_lanes
+from lakeplan.formats.lanes import Irregular, Lanes, decode_entries, decode_lanes
 from lakeplan.formats.range_arrays import Ints, RangeArrays, arrays_of, joined
 from lakeplan.formats.sstable import (
     Blocks,
@@ -22,6 +22,11 @@ from lakeplan.formats.sstable import (
     SSTable,
     SSTableWriter,
     WrittenTable,
+    encode_int64,
+    encode_string,
+    encode_string_map,
+    file_id,
+    file_id_of_body,
     open_blocks,
     open_frame,
     read_sstable,
@@ -29,7 +34,7 @@ from lakeplan.formats.sstable import (
 )
 from lakeplan.formats.sstable_blocks import TRAILER_SIZE, Handle, check_block, load_block, user_properties
 from lakeplan.formats.wire import HINT, blame, damaged, join_value, split_value
-from lakeplan.values.repository import Entry, RangeInfo
+from lakeplan.values.repository import AddressType, Entry, RangeInfo
 
 _ID = re.compile(rb"[0-9a-f]{64}\Z")
 
@@ -37,6 +42,75 @@ _ID = re.compile(rb"[0-9a-f]{64}\Z")
 def is_file_id(text: str) -> bool:
     """Whether this can be the id of a range or metarange: 64 hex digits, lower case."""
     return _ID.match(text.encode(errors="replace")) is not None
+
+
+def decode_entry(path: bytes, message: bytes) -> Entry:
+    """The entry at ``path``. Bytes of a path that are not UTF-8 become surrogates (``surrogateescape``).
+
+    A negative size, which servers accept from clients, becomes 0. Raises FormatError, unnamed, for damaged
+    protobuf or an unknown address type.
+    """
+    address = e_tag = content_type = ""
+    size = address_type = 0
+    modified: list[bytes] = []
+    metadata: dict[str, str] = {}
+    for number, value in wire.read_fields(message):
+        match number:
+            case 1:
+                address = wire.as_text(value)
+            case 2:
+                # Repeated occurrences of a message merge, which is the same as joining their bytes.
+                modified.append(wire.as_bytes(value))
+            case 3:
+                size = wire.as_int64(value)
+            case 4:
+                e_tag = wire.as_text(value)
+            case 5:
+                key, text = wire.as_text_pair(value)
+                metadata[key] = text
+            case 6:
+                address_type = wire.as_int32(value)
+            case 7:
+                content_type = wire.as_text(value)
+            case _:
+                pass
+    if not 0 <= address_type <= max(AddressType):
+        raise damaged(f"an entry has the unknown address type {address_type}")
+    return Entry(
+        path=path.decode(errors="surrogateescape"),
+        address=address,
+        address_type=AddressType(address_type),
+        size=max(0, size),
+        last_modified_us=wire.timestamp_us(b"".join(modified)),
+        e_tag=e_tag,
+        content_type=content_type,
+        metadata=tuple(sorted(metadata.items())),
+    )
+
+
+def encode_entry(entry: Entry) -> tuple[bytes, bytes]:
+    """The (identity, message) of an entry, as the server writes them. The identity (32 bytes) precedes the
+    message in a range's value. It does not depend on the object's address or on when it was written."""
+    message = b"".join(
+        (
+            wire.field_text(1, entry.address),
+            wire.field_timestamp(2, entry.last_modified_us),
+            wire.field_int(3, entry.size),
+            wire.field_text(4, entry.e_tag),
+            wire.field_text_map(5, entry.metadata),
+            wire.field_int(6, int(entry.address_type)),
+            wire.field_text(7, entry.content_type),
+        )
+    )
+    identity = encode_int64(entry.size) + encode_string(entry.e_tag) + encode_string_map(dict(entry.metadata))
+    if entry.content_type:  # the first versions of lakeFS had none
+        identity += encode_string(entry.content_type)
+    return hashlib.sha256(identity).digest(), message
+
+
+def entry_key(entry: Entry) -> bytes:
+    """The key of an entry's record: its path's bytes."""
+    return entry.path.encode(errors="surrogateescape")
 
 
 def decode_range(key: bytes, identity: bytes, message: bytes) -> RangeInfo:
@@ -184,28 +258,21 @@ def _in_order(blocks: Ints | None, limit: int) -> Ints | None:
 
 
 def _arrays(blocks: Blocks, name: str, verify_id: str | None) -> RangeArrays:
-    lanes, keys, entries = _decoded(blocks, name, verify_id)
-    addresses = lanes.array, entries.address_start, entries.address_end
-    arrays, ascii_only = arrays_of(keys, addresses, entries.address_type, entries.size)
-    if not ascii_only:
-        raise Irregular  # the careful decoder checks whether such an address is UTF-8
-    return arrays
-
-
-def _decoded(blocks: Blocks, name: str, verify_id: str | None) -> tuple[Lanes, list[bytes], EntryLanes]:
-    """All blocks as lanes, the keys, and the entries, verified."""
     lanes = decode_lanes(blocks.data)
-    entries = decode_entries(lanes)
+    start, end, types, sizes = decode_entries(lanes)
     buffer = lanes.buffer
     key = b""
     places = zip(lanes.shared.tolist(), lanes.key_start.tolist(), lanes.key_end.tolist(), strict=True)
-    keys = [key := key[:shared] + buffer[start:end] for shared, start, end in places]
+    keys = [key := key[:shared] + buffer[first:last] for shared, first, last in places]
     if not all(map(lt, keys, islice(keys, 1, None))) or len(keys) != blocks.count:
         raise Irregular
     if verify_id is not None:
         id = file_id_of_body(_body(lanes, keys), user_properties(blocks.properties))
         _check_id(id, verify_id, name)
-    return lanes, keys, entries
+    arrays, ascii_only = arrays_of(keys, (lanes.array, start, end), types, sizes)
+    if not ascii_only:
+        raise Irregular  # the careful decoder checks whether such an address is UTF-8
+    return arrays
 
 
 def _body(lanes: Lanes, keys: list[bytes]) -> Iterator[bytes]:

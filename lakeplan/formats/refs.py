@@ -9,13 +9,6 @@ from typing import Literal, TypeVar
 
 from lakeplan.errors import FormatError
 from lakeplan.formats import wire
-from lakeplan.formats.entry import (
-    encode_embedded,
-    encode_int64,
-    encode_string,
-    encode_string_map,
-    encode_strings,
-)
 from lakeplan.formats.ranges import (
     METARANGES,
     RANGES,
@@ -24,6 +17,13 @@ from lakeplan.formats.ranges import (
     read_table,
     write_metarange,
     write_record_ranges,
+)
+from lakeplan.formats.sstable import (
+    encode_embedded,
+    encode_int64,
+    encode_string,
+    encode_string_map,
+    encode_strings,
 )
 from lakeplan.formats.wire import HINT, blame, damaged, join_value, split_value
 from lakeplan.limits import parse_json

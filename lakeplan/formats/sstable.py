@@ -1,15 +1,16 @@
-"""Reads and writes whole SSTables. A reader verifies checksums, the order of keys and the record count."""
+"""Reads and writes whole SSTables, whose ids are checksums of their content. A reader verifies checksums, the
+order of keys and the record count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import cramjam
 
 from lakeplan import limits
-from lakeplan.formats.entry import FileIdHash
 from lakeplan.formats.sstable_blocks import (
     CHECKSUM_CRC32C,
     COMPRESSION_NONE,
@@ -38,6 +39,80 @@ from lakeplan.formats.sstable_blocks import (
 )
 from lakeplan.formats.wire import blame, damaged, uvarint
 from lakeplan.values.units import count_of
+
+_BYTES, _STRING, _INT64, _STRINGS, _STRING_MAP, _EMBEDDED = (bytes((t,)) for t in range(6))
+_RECORDS_PER_UPDATE = 4096
+
+
+def encode_int64(value: int) -> bytes:
+    return _INT64 + b"\x08" + value.to_bytes(8, "big", signed=True)
+
+
+def encode_bytes(value: bytes) -> bytes:
+    return _BYTES + encode_int64(len(value)) + value
+
+
+def encode_embedded(identity: bytes) -> bytes:
+    """The encoding of an embedded identity: the SHA-256 (32 bytes) of what it identifies."""
+    return _EMBEDDED + encode_bytes(identity)
+
+
+def encode_string(value: str) -> bytes:
+    raw = value.encode()
+    return _STRING + encode_int64(len(raw)) + raw
+
+
+def encode_strings(values: Sequence[str]) -> bytes:
+    return _STRINGS + encode_int64(len(values)) + b"".join(map(encode_string, values))
+
+
+def encode_string_map(values: Mapping[str, str]) -> bytes:
+    # Go compares strings by their bytes.
+    keys = sorted(values, key=str.encode)
+    pairs = b"".join(encode_string(k) + encode_string(values[k]) for k in keys)
+    return _STRING_MAP + encode_int64(len(keys)) + pairs
+
+
+class FileIdHash:
+    """Computes the id of a range or metarange from its records, in the order of the file."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._pieces: list[bytes] = []
+
+    def add(self, key: bytes, value: bytes) -> None:
+        self._pieces.append(b"%d%b|%d%b|" % (len(key), key, len(value), value))
+        if len(self._pieces) == _RECORDS_PER_UPDATE:
+            self._flush()
+
+    def finish(self, properties: Mapping[str, str]) -> str:
+        """The id as 64 hex digits. ``properties`` are those present before bounds, count and size are added
+        (``SSTable.user_properties``)."""
+        self._flush()
+        self._digest.update(encode_string_map(properties))
+        return self._digest.hexdigest()
+
+    def _flush(self) -> None:
+        self._digest.update(b"".join(self._pieces))
+        self._pieces.clear()
+
+
+def file_id(records: Iterable[tuple[bytes, bytes]], properties: Mapping[str, str]) -> str:
+    """The id (64 hex digits) of the range or metarange with these records."""
+    identity = FileIdHash()
+    for key, value in records:
+        identity.add(key, value)
+    return identity.finish(properties)
+
+
+def file_id_of_body(body: Iterable[bytes | memoryview], properties: Mapping[str, str]) -> str:
+    """The id (as ``file_id``) of records that ``FileIdHash.add`` would join to these bytes, in chunks of any
+    length."""
+    digest = hashlib.sha256()
+    for piece in body:
+        digest.update(piece)
+    digest.update(encode_string_map(properties))
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True)

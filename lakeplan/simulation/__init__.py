@@ -16,7 +16,6 @@ __all__ = [
     "run",
     "runners",
     "spark",
-    "surveying",
     "verdicts",
     "work",
 ]

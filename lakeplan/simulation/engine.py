@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -23,11 +23,12 @@ from lakeplan.formats.range_arrays import Ints
 from lakeplan.simulation.exchange import Packet, PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, MAX_PREFIX_DEPTH, NEVER_COMMITTED
+from lakeplan.simulation.requests import Holders, union
 from lakeplan.simulation.runners import Runner, Step
 from lakeplan.simulation.segments import Manifest, Segment, item_of
-from lakeplan.simulation.sets import Class
 from lakeplan.simulation.steps import Asked, Job, Question, leaves_of, meet, read_bins
-from lakeplan.simulation.verdicts import ObjectClass, RuleSetBits, Sighting
+from lakeplan.simulation.table import Class
+from lakeplan.simulation.verdicts import BranchTotals, ObjectClass, RuleSetBits, Sighting
 from lakeplan.simulation.work import LISTINGS, Kind, WorkItem, failure, numbered, pack
 from lakeplan.values.shown_records import RECORD, object_digests, packed
 from lakeplan.values.simulation import Amount, Transition
@@ -157,6 +158,35 @@ def prefixes_of(path: str) -> set[str]:
     parts = path.split("/")
     depth = min(len(parts) - 1, MAX_PREFIX_DEPTH)
     return {"", *("/".join(parts[:n]) + "/" for n in range(1, depth + 1))}
+
+
+def branch_totals(
+    classes: Iterable[ObjectClass],
+    holder_sets: Sequence[Holders],
+    rule_set: int,
+    branches: int,
+    *,
+    listing: bool,
+) -> BranchTotals:
+    """Return the objects that branches hold under the documented rule. ``rule_set`` is its position in
+    ``Holders``. The bit after those of the branches is that of dangling commits, which hold objects too."""
+    by_mask: dict[int, Amount] = {}
+    for each in classes:
+        if each.holders and each.counts(listing):
+            mask = union([holder_sets[n] for n in each.holders])[rule_set]
+            by_mask[mask] = by_mask.get(mask, Amount()) + each.amount
+    held = np.zeros((4, branches), dtype=np.int64)
+    width = branches // 8 + 1
+    for mask, amount in by_mask.items():
+        alone = mask.bit_count() == 1
+        bits = np.unpackbits(np.frombuffer(mask.to_bytes(width, "little"), np.uint8), bitorder="little")
+        flags = bits[:branches].astype(np.int64)
+        held[0] += flags * amount.objects
+        held[1] += flags * amount.size_bytes
+        if alone:
+            held[2] += flags * amount.objects
+            held[3] += flags * amount.size_bytes
+    return BranchTotals(*(row.tolist() for row in held))
 
 
 class Naming(NamedTuple):

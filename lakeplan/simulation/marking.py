@@ -31,8 +31,8 @@ from lakeplan.simulation.observing import Addresses, Source, list_item
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, NEVER_COMMITTED
 from lakeplan.simulation.requests import Facts, ForeignRanges, MarkRequest, RecheckRequest
 from lakeplan.simulation.runners import Leaves, Runner, Step
-from lakeplan.simulation.sets import Class
 from lakeplan.simulation.steps import leaves_of
+from lakeplan.simulation.table import Class
 from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import (
     FETCH_AHEAD,

@@ -27,8 +27,7 @@ from lakeplan.formats.ranges import read_range_arrays
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.simulation.cache import RangeCache
 from lakeplan.simulation.listings import Inventory, candidates, chosen, hash_strings, list_stored, strings_of
-from lakeplan.simulation.sets import Code, Listed
-from lakeplan.simulation.table import STORED, pairs_of
+from lakeplan.simulation.table import STORED, Code, Listed, pairs_of
 from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.stores.protocols import NamespaceReader, StoredColumns
 from lakeplan.values.repository import AddressType
@@ -203,7 +202,7 @@ def observe(
                 keys = pc.binary_join_element_wise(source.copies, part.column("address"), "")
                 yield _part(part.set_column(0, "address", keys), item.kind)
         case Kind.UNCOMMITTED:
-            yield _staged(read_uncommitted(data, name=name).addresses, source.addresses)
+            yield _staged(read_uncommitted(data, name=name), source.addresses)
         case _:
             raise SimulationFailed("lakeplan cannot read this kind of file", where=name)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -31,6 +30,7 @@ from lakeplan.simulation.engine import (
     ByPrefix,
     ExpiryUnderRules,
     ask,
+    branch_totals,
     goes,
     largest,
     rows_of,
@@ -59,42 +59,13 @@ from lakeplan.simulation.output import (
     writing,
     written,
 )
-from lakeplan.simulation.requests import Facts, Holders, union
+from lakeplan.simulation.requests import Facts
 from lakeplan.simulation.runners import Runner, Runners
-from lakeplan.simulation.verdicts import BranchTotals, Judged, ObjectClass, bits_of, totals_of
+from lakeplan.simulation.verdicts import Judged, bits_of, totals_of
 from lakeplan.simulation.work import WorkItem
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import Amount, RunnerChoice
-
-
-def branch_totals(
-    classes: Iterable[ObjectClass],
-    holder_sets: Sequence[Holders],
-    rule_set: int,
-    branches: int,
-    *,
-    listing: bool,
-) -> BranchTotals:
-    """Return the objects that branches hold under the documented rule. ``rule_set`` is its position in
-    ``Holders``. The bit after those of the branches is that of dangling commits, which hold objects too."""
-    by_mask: dict[int, Amount] = {}
-    for each in classes:
-        if each.holders and each.counts(listing):
-            mask = union([holder_sets[n] for n in each.holders])[rule_set]
-            by_mask[mask] = by_mask.get(mask, Amount()) + each.amount
-    held = np.zeros((4, branches), dtype=np.int64)
-    width = branches // 8 + 1
-    for mask, amount in by_mask.items():
-        alone = mask.bit_count() == 1
-        bits = np.unpackbits(np.frombuffer(mask.to_bytes(width, "little"), np.uint8), bitorder="little")
-        flags = bits[:branches].astype(np.int64)
-        held[0] += flags * amount.objects
-        held[1] += flags * amount.size_bytes
-        if alone:
-            held[2] += flags * amount.objects
-            held[3] += flags * amount.size_bytes
-    return BranchTotals(*(row.tolist() for row in held))
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,8 @@ def choose(asked: str, entries: int | None, *, master: str | None) -> RunnerChoi
 @dataclass(frozen=True)
 class Runners:
     """The user's choice of a runner, else the tree's: one of ``NAMES``, or None. ``master``, ``conf`` and
-    ``spark_home`` are for Spark, and a tree cannot set them."""
+    ``spark_home`` are for Spark, and a tree cannot set them. ``master`` None: ``local[*]``, or that of
+    spark-submit. ``spark_home`` None: the Spark that pyspark came with."""
 
     asked: str | None = None
     master: str | None = None
@@ -95,7 +96,7 @@ class Runners:
     @property
     def is_local(self) -> bool:
         """Whether workers see the folders of this machine."""
-        return self.master is None or self.master.startswith("local")
+        return not self.master or self.master.startswith("local")
 
     def or_else(self, asked: str | None) -> Runners:
         """The same choice, or the tree's if the user made none."""
@@ -117,8 +118,7 @@ class Runners:
 
             yield LocalRunner(), choice
             return
-        from lakeplan.simulation.spark import SparkOptions, SparkRunner, open_session
+        from lakeplan.simulation.spark import SparkRunner, open_session
 
-        options = SparkOptions(master=self.master, conf=dict(self.conf), home=self.spark_home)
-        with open_session(options) as session:
+        with open_session(self) as session:
             yield SparkRunner(session), choice

@@ -23,8 +23,7 @@ import pyarrow as pa
 
 from lakeplan.limits import parse_json
 from lakeplan.simulation.observing import Source
-from lakeplan.simulation.sets import CODES, Sets
-from lakeplan.simulation.table import Booleans, Rows, pack, unpack
+from lakeplan.simulation.table import CODES, Booleans, Rows, Sets, pack, unpack
 from lakeplan.simulation.work import Kind, WorkItem
 
 VERSION = 2

@@ -11,9 +11,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -30,7 +29,7 @@ from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.archive import is_folder, write_code
 from lakeplan.simulation.documents import RunnerVersions
 from lakeplan.simulation.exchange import Packet, PacketKind, packets_in, to_batch
-from lakeplan.simulation.runners import SPARK, Leaves, Step
+from lakeplan.simulation.runners import SPARK, Leaves, Runners, Step
 from lakeplan.values.local import SAFE_PATH, find_program, safe_environment, set_environment, show_pandas
 
 _JAVA = {3: (8, 17), 4: (17, None)}
@@ -153,32 +152,17 @@ def parse_java_version(text: str) -> int | None:
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class SparkOptions:
-    """Settings that a user may choose. ``master`` None: ``local[*]``, or that of spark-submit."""
-
-    master: str | None = None
-    driver_memory: str = "2g"
-    conf: Mapping[str, str] = field(default_factory=dict)
-    home: str | None = None
-    """Spark's folder; None for the one that pyspark came with."""
-
-    @property
-    def is_local(self) -> bool:
-        return (self.master or "local[*]").startswith("local") and not is_submitted()
-
-
 @contextmanager
-def open_session(options: SparkOptions) -> Iterator[SparkSession]:
-    """A session. An active one is used and left running. Raises SimulationFailed if Java is missing or too
-    old, or Spark does not start."""
+def open_session(runners: Runners) -> Iterator[SparkSession]:
+    """A session with the user's settings. An active one is used and left running. Raises SimulationFailed if
+    Java is missing or too old, or Spark does not start."""
     show_pandas()
     active = SparkSession.getActiveSession()
     if active is not None:
         active.sparkContext.environment[SAFE_PATH] = "1"
         yield active
         return
-    session = _start(options)
+    session = _start(runners)
     try:
         with _code_given(session):
             yield session
@@ -232,7 +216,7 @@ def is_local(session: SparkSession) -> bool:
     return (session.sparkContext.master or "").startswith("local")
 
 
-def _settings(options: SparkOptions) -> dict[str, str]:
+def _settings(runners: Runners) -> dict[str, str]:
     settings = {
         "spark.app.name": "lakeplan",
         "spark.log.level": "ERROR",
@@ -246,18 +230,18 @@ def _settings(options: SparkOptions) -> dict[str, str]:
         # Larger functions are broadcast in plain temporary files, and ours carry credentials.
         "spark.broadcast.UDFCompressionThreshold": str(2**31 - 1),
     }
-    if options.is_local:
+    if runners.is_local and not is_submitted():
         settings |= {
-            "spark.master": options.master or "local[*]",
-            "spark.driver.memory": options.driver_memory,
+            "spark.master": runners.master or "local[*]",
+            "spark.driver.memory": "2g",
             # Nothing outside this machine may connect to a local job.
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
         }
         settings["spark.driver.extraJavaOptions"] = _java_options()
-    elif options.master:
-        settings["spark.master"] = options.master
-    return settings | dict(options.conf)
+    elif runners.master:
+        settings["spark.master"] = runners.master
+    return settings | dict(runners.conf)
 
 
 def archive_path() -> Path:
@@ -276,16 +260,17 @@ def _java_options() -> str:
     return " ".join(chosen)
 
 
-def _start(options: SparkOptions) -> SparkSession:
-    conf = SparkConf(loadDefaults=False) if options.is_local else SparkConf()
-    for key, value in _settings(options).items():
+def _start(runners: Runners) -> SparkSession:
+    is_own = runners.is_local and not is_submitted()
+    conf = SparkConf(loadDefaults=False) if is_own else SparkConf()
+    for key, value in _settings(runners).items():
         conf.set(key, value)
     with tempfile.TemporaryFile() as noise:
         try:
-            context = _context(conf, noise, options.home)
+            context = _context(conf, noise, runners.spark_home)
         except (PySparkException, Py4JError, OSError) as error:
             raise _not_started(error, noise) from error
-    if options.is_local:
+    if is_own:
         # Workers must be this interpreter, whatever PYSPARK_PYTHON or the PATH say.
         context.pythonExec = sys.executable
     return SparkSession(context)
@@ -363,9 +348,9 @@ def _not_started(error: Exception, noise: IO[bytes]) -> SimulationFailed:
     )
 
 
-def check_spark(options: SparkOptions) -> str:
+def check_spark(runners: Runners) -> str:
     """Starts a session and sends a row through a worker. Returns what ran. Raises SimulationFailed."""
-    with open_session(options) as session, explained():
+    with open_session(runners) as session, explained():
         rows = session.range(1).mapInArrow(_unchanged, "id long").count()
         if rows != 1:
             raise SimulationFailed(f"a Spark worker returned {rows} rows instead of 1")

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, groupby, islice
 from typing import Protocol
 
@@ -32,13 +33,21 @@ from lakeplan.simulation.exchange import ROWS_A_PIECE, TEXTS, Data, Packet, Pack
 from lakeplan.simulation.observing import Fetched, Sightings, Source, fetch, observe, where_of
 from lakeplan.simulation.runners import Leaves
 from lakeplan.simulation.segments import Opened, Segment, read_segment, segment_of, write_segment
-from lakeplan.simulation.sets import CODES, NO_LEAF, Class, Classes, Leaf, Sets, by_pairs, leaf_of
 from lakeplan.simulation.table import (
+    CODES,
+    NO_LEAF,
     STORED,
+    Class,
+    Classes,
+    Leaf,
     Rows,
+    Sets,
     Table,
+    by_pairs,
     concat,
+    fold_groups,
     in_order,
+    leaf_of,
     most,
     new_table,
     pack,
@@ -419,12 +428,7 @@ def objects_of(rows: Rows, sets: Sets, classes: Classes, leaf: Callable[[int], L
     hashes, of_row = rows.hashes[order], rows.sets[order]
     starts = starts_of(hashes)
     class_of = numbers[of_row[starts]]
-    counts = np.diff(starts, append=hashes.size)
-    step, more = 1, np.flatnonzero(counts > 1)
-    while more.size:
-        class_of[more] = by_pairs(class_of[more], numbers[of_row[starts[more] + step]], classes.join)
-        step += 1
-        more = more[counts[more] > step]
+    fold_groups(class_of, numbers[of_row], starts, partial(by_pairs, join=classes.join))
     sizes = most(rows.sizes[order], starts) & (STORED - 1)
     return Objects(hashes[starts], sizes, class_of, most(lasts[of_row], starts))
 

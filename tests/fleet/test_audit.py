@@ -20,8 +20,8 @@ from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.lakefs.writers import LakeFSPreparer
+from lakeplan.simulation.checking import StepSurveyor
 from lakeplan.simulation.runners import LOCAL, Runners
-from lakeplan.simulation.surveying import StepSurveyor
 from lakeplan.stores.open import open_namespace, open_sweep_store
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.tree.schemas import load_schema

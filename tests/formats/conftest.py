@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import strategies as st
 
-from lakeplan.formats.entry import entry_key
+from lakeplan.formats.ranges import entry_key
 from lakeplan.values.repository import AddressType, Entry
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

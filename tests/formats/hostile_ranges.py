@@ -23,14 +23,20 @@ import cramjam
 import numpy as np
 
 from lakeplan.errors import FormatError
-from lakeplan.formats import entry as entries
 from lakeplan.formats import ranges, wire
+from lakeplan.formats import ranges as entries
 from lakeplan.formats.compiled import kernels
-from lakeplan.formats.entry import encode_entry, file_id
 from lakeplan.formats.namespace import is_candidate_key, is_usual_key
 from lakeplan.formats.range_arrays import RangeArrays, hash_spans, joined
-from lakeplan.formats.ranges import RANGES, is_file_id, read_range, read_range_arrays, read_range_columns
-from lakeplan.formats.sstable import read_sstable
+from lakeplan.formats.ranges import (
+    RANGES,
+    encode_entry,
+    is_file_id,
+    read_range,
+    read_range_arrays,
+    read_range_columns,
+)
+from lakeplan.formats.sstable import file_id, read_sstable
 from lakeplan.formats.sstable_blocks import (
     FORMAT_VERSION,
     HANDLES_END,

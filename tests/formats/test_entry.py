@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
 from lakeplan.formats import wire
-from lakeplan.formats.entry import decode_entry, encode_entry, entry_key
+from lakeplan.formats.ranges import decode_entry, encode_entry, entry_key
 from lakeplan.formats.wire import join_value, split_value
 from lakeplan.values.repository import AddressType, Entry
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakeplan.formats.entry import (
-    encode_int64,
-    encode_string,
-    encode_string_map,
-    file_id,
-    file_id_of_body,
-)
 from lakeplan.formats.refs import compute_commit_id
+from lakeplan.formats.sstable import encode_int64, encode_string, encode_string_map, file_id, file_id_of_body
 from lakeplan.values.repository import Commit
 
 FIRST = Commit("", 1795226198_000_000, "", message="Repository created")

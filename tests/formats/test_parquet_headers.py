@@ -237,7 +237,7 @@ for position in range(len(sample) - 8 - int.from_bytes(sample[-8:-4], "little"),
             read = read_uncommitted(bytes(damaged), name="x")
         except FormatError:
             continue
-        assert read.addresses == expected, (position, mask)
+        assert read == expected, (position, mask)
 """
 
 

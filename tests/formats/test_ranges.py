@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
 from lakeplan.formats import ranges, wire
-from lakeplan.formats.entry import encode_entry
 from lakeplan.formats.ranges import (
     RangeColumns,
     _one_by_one,
+    encode_entry,
     read_metarange,
     read_range,
     read_range_columns,

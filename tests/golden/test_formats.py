@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError
 from lakeplan.formats.collector import files_of_run, newest_run, read_uncommitted, run_time, write_commits_csv
-from lakeplan.formats.entry import file_id
 from lakeplan.formats.namespace import (
     GC_COMMITS_PREFIX,
     GC_RULES_KEY,
@@ -31,7 +30,7 @@ from lakeplan.formats.ranges import (
     write_metarange,
 )
 from lakeplan.formats.refs import compute_commit_id, read_manifest, read_refs, write_manifest, write_refs_dump
-from lakeplan.formats.sstable import read_sstable, write_sstable
+from lakeplan.formats.sstable import file_id, read_sstable, write_sstable
 from lakeplan.values.repository import Refs
 from tests.commits_csv import read_commits_csv
 from tests.conftest import golden_folder, unpack_golden
@@ -166,7 +165,7 @@ def it_finds_the_objects_that_the_api_answered(golden: Any) -> None:
     run = newest_run(keys_of(golden.namespace))
     for key in files_of_run(keys_of(golden.namespace), run) if run else []:
         found = read_uncommitted((golden.namespace / key).read_bytes(), name=key)
-        staged |= {f"{namespace_url}/{address}" for address in found.addresses}
+        staged |= {f"{namespace_url}/{address}" for address in found}
     for branch, objects in golden.case["objects_at_branch"].items():
         answered = {(o["path"], o["size_bytes"], o["checksum"], o["physical_address"]) for o in objects}
         assert {row for row in answered - committed(branch) if row[3] not in staged} == set()
@@ -183,7 +182,7 @@ def it_takes_the_newest_run_of_uncommitted_addresses(golden: Any) -> None:
     assert newest == runs[-1]
     files = files_of_run(keys, newest)
     for key in files:
-        assert read_uncommitted((golden.namespace / key).read_bytes(), name=key).addresses
+        assert read_uncommitted((golden.namespace / key).read_bytes(), name=key)
         assert abs(run_time(newest) - (golden.namespace / key).stat().st_mtime) < 5
     assert files
 

@@ -158,7 +158,7 @@ class DescribeTheSandbox:
             found = [
                 address
                 for key in files_of_run(keys, run.run_id)
-                for address in read_uncommitted((tmp_path / "lake" / key).read_bytes(), name=key).addresses
+                for address in read_uncommitted((tmp_path / "lake" / key).read_bytes(), name=key)
             ]
             assert sorted(found) == sorted(k for k in keys if k.startswith("data/"))
             assert asked.grace_period_seconds() == 86400

@@ -239,7 +239,7 @@ class DescribeClockAndStorage:
             files = list(
                 (handle.namespace_folder("repo") / "_lakefs/retention/gc/uncommitted").rglob("*/*/*")
             )
-            found = [a for f in files for a in read_uncommitted(f.read_bytes(), name=f.name).addresses]
+            found = [a for f in files for a in read_uncommitted(f.read_bytes(), name=f.name)]
             assert len(files) == 3
             assert len(set(found)) == len(found) == 6
 

@@ -14,12 +14,11 @@ from lakeplan.formats.collector import read_uncommitted
 from lakeplan.formats.namespace import is_candidate_key, normalize
 from lakeplan.formats.ranges import read_metarange, read_range
 from lakeplan.retention.rules import DocumentedRule
-from lakeplan.simulation.checking import StepChecker
+from lakeplan.simulation.checking import StepChecker, StepSurveyor
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
 from lakeplan.simulation.listings import find_run
 from lakeplan.simulation.requests import Facts, PresenceRequest, SurveyRequest
 from lakeplan.simulation.runners import Runners
-from lakeplan.simulation.surveying import StepSurveyor
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.values.rules import GcRules
@@ -137,11 +136,7 @@ def it_predicts_what_the_official_collector_marks(recorded: Recorded) -> None:
     )
     stored, named = recorded.stored(), recorded.named(recorded.metaranges)
     kept, documented = recorded.named(server), recorded.named(recorded.documented)
-    held = {
-        address
-        for key in staged
-        for address in read_uncommitted(recorded.store.read(key), name=key).addresses
-    }
+    held = {address for key in staged for address in read_uncommitted(recorded.store.read(key), name=key)}
     going = {key for key in named.keys() & stored.keys() - kept.keys() - held if is_candidate_key(key)}
     assert expired(found.classes, Bit.SERVER, listed=True).objects == len(going)
     assert expired(found.classes, Bit.SERVER, listed=True, among=Bit.DOCUMENTED).objects == len(

@@ -15,8 +15,8 @@ from lakeplan.simulation import listings, observing
 from lakeplan.simulation.exchange import Packet, PacketKind
 from lakeplan.simulation.marking import list_into_parts
 from lakeplan.simulation.observing import Addresses, Sightings, Source, fetch, observe, where_of
-from lakeplan.simulation.sets import Code
 from lakeplan.simulation.steps import leaves_of
+from lakeplan.simulation.table import Code
 from lakeplan.simulation.work import Kind, WorkItem, pack
 from lakeplan.values.repository import StoredObject
 from tests.simulation.worlds import URL, Files, Range, World, alias, inside, items_of, relative

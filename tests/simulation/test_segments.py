@@ -28,13 +28,13 @@ from lakeplan.simulation.segments import (
     to_bytes,
     write_segment,
 )
-from lakeplan.simulation.sets import Sets
-from lakeplan.simulation.table import Rows
+from lakeplan.simulation.table import Rows, Sets
 from lakeplan.simulation.verdicts import RULES, RuleSet
 from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules
+from tests.simulation.leaves import leaves_in
 from tests.simulation.memory_cache import MemoryCache
 from tests.simulation.namespaces import NOW, History, Snapshot, entry, write_namespace
 from tests.simulation.worlds import URL, Files, Range, World, items_of, relative
@@ -76,8 +76,8 @@ class DescribeASegment:
         opened = from_bytes(segment_bytes(), RANGES)
         assert opened.rows.hashes.tolist() == rows.hashes.tolist()
         assert opened.rows.sizes.tolist() == rows.sizes.tolist()
-        leaves = [opened.sets.leaves(of) for of in opened.rows.sets.tolist()]
-        assert leaves == [sets.leaves(of) for of in rows.sets.tolist()]
+        leaves = [leaves_in(opened.sets, of) for of in opened.rows.sets.tolist()]
+        assert leaves == [leaves_in(sets, of) for of in rows.sets.tolist()]
         chosen = np.array([True, False, True])
         assert [t.to_pylist() for t in opened.texts(chosen)] == [
             t.filter(pa.array(chosen)).to_pylist() for t in texts

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.simulation.sets import (
+from lakeplan.simulation.table import (
     CODES,
     NOWHERE,
     Class,
@@ -21,6 +21,7 @@ from lakeplan.simulation.sets import (
 )
 from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import Kind
+from tests.simulation.leaves import leaves_in
 
 leaves = st.lists(st.integers(0, 9), max_size=6)
 classes = st.builds(
@@ -44,7 +45,7 @@ class DescribeSets:
     def it_holds_what_was_added(self, given_sets: list[list[int]], chosen: list[int]) -> None:
         sets = Sets()
         numbers = [made(sets, of) for of in given_sets]
-        assert [set(sets.leaves(number)) for number in numbers] == [set(of) for of in given_sets]
+        assert [set(leaves_in(sets, number)) for number in numbers] == [set(of) for of in given_sets]
         wanted = np.zeros(1 + max(map(max, filter(None, [*given_sets, chosen, [0]]))), np.bool_)
         wanted[chosen] = True
         assert sets.having(wanted)[numbers].tolist() == [not set(chosen).isdisjoint(of) for of in given_sets]

@@ -8,15 +8,16 @@ import pytest
 
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation import spark
-from lakeplan.simulation.spark import SparkOptions, explained
+from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.spark import explained
 
 
 def it_spares_the_second_compiler_where_the_jvm_has_little_to_do() -> None:
-    assert "TieredStopAtLevel" in spark._settings(SparkOptions())["spark.driver.extraJavaOptions"]
+    assert "TieredStopAtLevel" in spark._settings(Runners())["spark.driver.extraJavaOptions"]
 
 
 def it_lets_a_person_override_every_setting() -> None:
-    options = SparkOptions(master="local[1]", conf={"spark.ui.enabled": "true"})
+    options = Runners(master="local[1]", conf=(("spark.ui.enabled", "true"),))
     settings = spark._settings(options)
     assert settings["spark.ui.enabled"] == "true"
     assert settings["spark.master"] == "local[1]"
@@ -24,7 +25,7 @@ def it_lets_a_person_override_every_setting() -> None:
 
 
 def it_leaves_the_addresses_of_a_cluster_alone() -> None:
-    settings = spark._settings(SparkOptions(master="spark://host:7077"))
+    settings = spark._settings(Runners(master="spark://host:7077"))
     assert "spark.driver.bindAddress" not in settings
     assert "spark.driver.memory" not in settings
 

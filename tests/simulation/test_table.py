@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from lakeplan.formats.compiled import kernels
 from lakeplan.formats.range_arrays import Hashes
-from lakeplan.simulation.sets import CODES, Sets
 from lakeplan.simulation.table import (
+    CODES,
     STORED,
     CompiledTable,
     Rows,
+    Sets,
     SortedTable,
     Table,
     concat,
@@ -26,6 +27,7 @@ from lakeplan.simulation.table import (
     starts_of,
     unpack,
 )
+from tests.simulation.leaves import leaves_in
 
 # many that differ in their lowest or their highest bits alone
 hashes = st.builds(
@@ -63,7 +65,7 @@ def add(table: Table, of: Sequence[Sighting], number: int) -> list[bool]:
 def found_in(pairs: Hashes, rows: Rows, sets: Sets) -> Found:
     assert rows.hashes.tolist() == sorted(rows.hashes.tolist())
     columns = (pairs.tolist(), rows.hashes.tolist(), rows.sizes.tolist(), rows.sets.tolist())
-    found = {(p, h): (size, frozenset(sets.leaves(of))) for p, h, size, of in zip(*columns, strict=True)}
+    found = {(p, h): (size, frozenset(leaves_in(sets, of))) for p, h, size, of in zip(*columns, strict=True)}
     assert len(found) == len(rows)
     return found
 
@@ -76,7 +78,7 @@ def objects_in(rows: Rows, sets: Sets) -> Objects:
     found: Objects = {}
     for hash_, size, of in zip(rows.hashes.tolist(), rows.sizes.tolist(), rows.sets.tolist(), strict=True):
         most, leaves = found.get(hash_, (0, frozenset()))
-        found[hash_] = max(most, size), leaves.union(sets.leaves(of))
+        found[hash_] = max(most, size), leaves.union(leaves_in(sets, of))
     return found
 
 
@@ -134,7 +136,7 @@ def it_grows_with_what_it_holds(kind: int) -> None:
             known.setdefault(pair, set()).add(number * CODES + code)
     all_pairs, rows = table.rows(sets)
     assert len(rows) == len(known)
-    leaves = {of: frozenset(sets.leaves(of)) for of in set(rows.sets.tolist())}
+    leaves = {of: frozenset(leaves_in(sets, of)) for of in set(rows.sets.tolist())}
     found = {pair: leaves[of] for pair, of in zip(all_pairs.tolist(), rows.sets.tolist(), strict=True)}
     assert found == known
 
@@ -181,7 +183,7 @@ def test_leaves_get_other_numbers_on_the_way(
     assert (
         having
         == [
-            bool(set(sets.leaves(of)) & set(np.flatnonzero(numbers >= 0).tolist()))
+            bool(set(leaves_in(sets, of)) & set(np.flatnonzero(numbers >= 0).tolist()))
             for of in rows.sets.tolist()
         ]
     ).all()

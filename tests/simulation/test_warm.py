@@ -10,7 +10,6 @@ from lakeplan.simulation import spark, warm
 from lakeplan.simulation.documents import SimulateRequest
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import Runners
-from lakeplan.simulation.spark import SparkOptions
 from lakeplan.simulation.verdicts import RULES, RuleSet
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules
@@ -43,5 +42,5 @@ def it_uses_an_archive_that_is_there(there: bool, monkeypatch: pytest.MonkeyPatc
     if there:
         archive.parent.mkdir()
         archive.write_bytes(b"")
-    options = spark._settings(SparkOptions())["spark.driver.extraJavaOptions"]
+    options = spark._settings(Runners())["spark.driver.extraJavaOptions"]
     assert (f'"-XX:SharedArchiveFile={archive}"' in options) == there

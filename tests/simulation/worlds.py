@@ -17,7 +17,7 @@ from lakeplan.simulation.engine import Asking, CountsOnly, ask
 from lakeplan.simulation.exchange import PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.runners import Runner
-from lakeplan.simulation.sets import Class
+from lakeplan.simulation.table import Class
 from lakeplan.simulation.verdicts import Sighting
 from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.values.repository import AddressType, Entry, StoredObject

@@ -28,7 +28,7 @@ from tests.golden_marks import PREFIX, active, addresses, mark_request
 from tests.storage_servers import bucket_url, give_workers_the_environment
 
 if TYPE_CHECKING:
-    from lakeplan.simulation.spark import SparkOptions
+    from lakeplan.simulation.runners import Runners
 
 pytestmark = [pytest.mark.golden, pytest.mark.spark, pytest.mark.extended]
 SWEEP = "_lakeplan/sweeps/golden/"
@@ -93,7 +93,7 @@ def store(request: pytest.FixtureRequest) -> SweepStore:
 
 
 @pytest.fixture
-def workers(store: SweepStore, spark: SparkOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+def workers(store: SweepStore, spark: Runners, monkeypatch: pytest.MonkeyPatch) -> None:
     with active() as session:
         give_workers_the_environment(session, monkeypatch)
 

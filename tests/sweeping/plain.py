@@ -180,7 +180,7 @@ def entries_of(metadata: MetadataReader, metarange: str) -> Iterator[Entry]:
 def _staged(store: SweepStore, keys: Sequence[str], book: Addresses) -> set[str]:
     found: set[str] = set()
     for key in keys:
-        for address in read_uncommitted(store.read(key), name=key).addresses:
+        for address in read_uncommitted(store.read(key), name=key):
             found.update(book.staged(address))
     return found
 

@@ -22,7 +22,7 @@ from lakeplan.doctor.repositories import Check, Purpose
 from lakeplan.errors import ConfigError, ExitCode
 from lakeplan.output.operations import render_doctor
 from lakeplan.review.selection import Selection
-from lakeplan.simulation.runners import SPARK
+from lakeplan.simulation.runners import SPARK, Runners
 from lakeplan.values.units import count_of
 
 VANISHING = (
@@ -72,9 +72,9 @@ def doctor(
 
     def spark() -> str:
         # Imported only when needed, because the import takes a second.
-        from lakeplan.simulation.spark import SparkOptions, check_spark
+        from lakeplan.simulation.spark import check_spark
 
-        return check_spark(SparkOptions(master=master, conf=conf, home=home))
+        return check_spark(Runners(SPARK, master, tuple(conf.items()), home))
 
     checks = []
     try:

@@ -148,7 +148,7 @@ def run_staging(
     run = find_run(namespace, as_of_us=to_us(as_of), max_age_seconds=int(max_age.total_seconds()))
     protected: set[str] = set()
     for key in run.files:
-        for address in read_uncommitted(namespace.read(key), name=f"{namespace.url}/{key}").addresses:
+        for address in read_uncommitted(namespace.read(key), name=f"{namespace.url}/{key}"):
             protected.update(book.staged(address))
     return RunStaging(run.run_id, frozenset(protected))
 

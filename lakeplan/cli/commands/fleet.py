@@ -201,7 +201,7 @@ def takes_repository(patterns: list[str] | None, server: str, name: str) -> bool
 
 def audit_ports(session: Session, storage: Storage, stop: Callable[[], bool]) -> AuditPorts:
     # Arrow and numpy take long to import: help needs neither.
-    from lakeplan.simulation.surveying import StepSurveyor
+    from lakeplan.simulation.checking import StepSurveyor
 
     return AuditPorts(
         reader=session.reader,

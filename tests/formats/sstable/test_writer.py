@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeplan.formats.entry import file_id
 from lakeplan.formats.sstable import (
     _read_footer,
     _separator,
     _successor,
+    file_id,
     open_frame,
     read_sstable,
     write_sstable,

@@ -16,7 +16,7 @@ from lakeplan.simulation.exchange import PACKETS, Packet, PacketKind
 from lakeplan.simulation.impact import LocalOrSpark
 from lakeplan.simulation.inputs import NamespaceMetadata
 from lakeplan.simulation.runners import SPARK, Runners, Step
-from lakeplan.simulation.spark import SCHEMA, SparkOptions, SparkRunner, places, spark_hash
+from lakeplan.simulation.spark import SCHEMA, SparkRunner, places, spark_hash
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.simulation import ImpactResult
 from tests.simulation.namespaces import entry
@@ -26,7 +26,7 @@ NUMBERS = [0, 1, 2, 7, 255, 65_536, 2**31 - 1]
 
 
 @pytest.fixture
-def session(spark: SparkOptions) -> SparkSession:
+def session(spark: Runners) -> SparkSession:
     found = SparkSession.getActiveSession()
     assert found is not None
     return found
