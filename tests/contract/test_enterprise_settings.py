@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import threading
 import uuid
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from types import ModuleType
 
 import pytest
@@ -28,6 +26,7 @@ from lakeplan.lakefs.writers import LakeFSSettingsWriter
 from lakeplan.sandbox.service import Options
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.settings import ObjectRule, Policy, SettingKind, item_body
+from tests.lakefs.conftest import Answer, Scripted
 from tests.sandboxes import SandboxHandle, start_sandbox
 
 POLICIES = "/settings/branch_lifecycle/policies"
@@ -266,30 +265,13 @@ class DescribeOddAnswers:
 @pytest.fixture
 def answering() -> Iterator[object]:
     """``answering(status, body)``: a reader of a server that answers everything so."""
-    servers = []
+    with ExitStack() as stack:
 
-    def make(status: int, body: dict):
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                data = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+        def make(status: int, body: dict) -> LakeFSServer:
+            scripted = Scripted()
+            stack.callback(scripted.stop)
+            scripted.script = [Answer(status, body)]
+            keys = Credentials(Secret("a"), Secret("b"))
+            return LakeFSServer.connect(scripted.config("odd"), keys, retries=RetryPolicy(tries=1))
 
-            def log_message(self, *_: object) -> None:
-                return
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        servers.append(server)
-        config = ServerConfig("odd", f"http://127.0.0.1:{server.server_address[1]}")
-        return LakeFSServer.connect(
-            config, Credentials(Secret("a"), Secret("b")), retries=RetryPolicy(tries=1)
-        )
-
-    yield make
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+        yield make

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +14,7 @@ import pytest
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import Clock
 from lakeplan.values.desired import ServerConfig
+from tests.serving import serve
 
 
 @dataclass
@@ -75,16 +75,14 @@ class Scripted:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{server.server_port}"
+        self._serving = serve(server)
+        self._serving.__enter__()
 
     def stop(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._serving.__exit__(None, None, None)
 
     def config(self, name: str = "prod") -> ServerConfig:
         return ServerConfig(name, self.url)
