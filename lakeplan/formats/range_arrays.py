@@ -47,10 +47,7 @@ def hash_spans(buffer: Bytes, start: Ints, end: Ints) -> tuple[Hashes, bool]:
 
 def hash_texts(texts: Sequence[str]) -> Hashes:
     """The hashes of texts, as UTF-8."""
-    encoded = [text.encode() for text in texts]
-    end = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)))
-    buffer = np.frombuffer(b"".join((*encoded, bytes(WORD))), np.uint8)
-    return hash_spans(buffer, np.concatenate((np.zeros(1, np.int64), end))[:-1], end)[0]
+    return hash_spans(*joined([text.encode() for text in texts]))[0]
 
 
 def _hash(buffer: Bytes, start: Ints, length: Ints, count: int) -> tuple[Hashes, bool]:

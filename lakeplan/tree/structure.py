@@ -131,16 +131,13 @@ def check_structure(node: Node, schema: str, problems: Problems) -> set[NodePath
 
     ``schema`` names a schema or one definition in it: ``tree``, ``repository``, ``repository#gc_file``.
     """
-    problems_found: list[tuple[Source, NodePath, str]] = []
-    for error in _validator(schema).iter_errors(to_plain(node)):
-        path = tuple(error.absolute_path)
-        for source, extra, text in _explain(error, _locate(node, path)):
-            if not problems.has(source, path + extra):
-                problems_found.append((source, path + extra, text))
-            if len(problems_found) > limits.TREE_PROBLEMS:
-                break
-        if len(problems_found) > limits.TREE_PROBLEMS:
-            break
+    every = (
+        (source, (*error.absolute_path, *extra), text)
+        for error in _validator(schema).iter_errors(to_plain(node))
+        for source, extra, text in _explain(error, _locate(node, error.absolute_path))
+    )
+    new = ((source, path, text) for source, path, text in every if not problems.has(source, path))
+    problems_found = list(islice(new, limits.TREE_PROBLEMS + 1))
     for problem in problems_found:
         problems.add(*problem)
     wrong = {path for _, path, _ in problems_found}
