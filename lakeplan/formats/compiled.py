@@ -138,7 +138,8 @@ def _kept_folder() -> tuple[Path | None, str]:
         return None, "neither XDG_CACHE_HOME nor HOME is an absolute path"
     try:
         folder = Path(base, "lakeplan", f"compiled-{_versions()}").resolve()
-        if tree := next((each for each in folder.parents if _is_tree(each)), None):
+        files = ((each, name) for each in folder.parents for name in _TREE)
+        if tree := next((each for each, name in files if os.path.lexists(each / name)), None):
             return None, f"{folder} is in the tree {tree}"
         folder.mkdir(0o700, parents=True, exist_ok=True)
         if not is_own(folder):
@@ -147,10 +148,6 @@ def _kept_folder() -> tuple[Path | None, str]:
             return folder, ""
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
         return None, f"{error}"
-
-
-def _is_tree(folder: Path) -> bool:
-    return any(os.path.lexists(folder / name) for name in _TREE)
 
 
 def _versions() -> str:

@@ -48,13 +48,9 @@ def encode_int64(value: int) -> bytes:
     return _INT64 + b"\x08" + value.to_bytes(8, "big", signed=True)
 
 
-def encode_bytes(value: bytes) -> bytes:
-    return _BYTES + encode_int64(len(value)) + value
-
-
 def encode_embedded(identity: bytes) -> bytes:
     """The encoding of an embedded identity: the SHA-256 (32 bytes) of what it identifies."""
-    return _EMBEDDED + encode_bytes(identity)
+    return _EMBEDDED + _BYTES + encode_int64(len(identity)) + identity
 
 
 def encode_string(value: str) -> bytes:

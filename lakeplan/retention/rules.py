@@ -454,7 +454,8 @@ def days_needed(
             needed[parent] = ALWAYS
         elif starts.varies[commit]:
             needed[parent] = min(needed[parent], smallest[commit])
-        starts.pass_on(commit, parent)
+        starts.varies[parent] |= starts.varies[commit]
+        starts.add(parent, starts.fixed_limit[commit])
     for commit in graph.dangling:
         if starts.default_limit is None:
             needed[commit] = min(needed[commit], smallest[commit])
@@ -473,11 +474,6 @@ class _Starts:
     varies: bytearray
     fixed_limit: array[int]
     default_limit: int | None
-
-    def pass_on(self, commit: int, parent: int) -> None:
-        if self.varies[commit]:
-            self.varies[parent] = 1
-        self.add(parent, self.fixed_limit[commit])
 
     def add(self, commit: int, limit: int) -> None:
         self.fixed_limit[commit] = min(self.fixed_limit[commit], limit)

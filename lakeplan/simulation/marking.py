@@ -228,7 +228,11 @@ class StepMarker:
             self._progress.task("checking which objects are needed now", None),
             self._open(rows) as (runner, _),
         ):
-            _ask(runner, asking, lambda _, kind, data: addresses.update(_addresses_in(data)))
+            _ask(
+                runner,
+                asking,
+                lambda _, kind, data: addresses.update(from_bytes(data)["address"].to_pylist()),
+            )
         return frozenset(sorted(addresses)[: limit + 1])
 
     def _foreign(
@@ -323,7 +327,10 @@ class Marks:
     def _kept_by(self, objects: pa.Table, paths: pa.ListArray) -> pa.Array:
         """The sorted names of what keeps each object, or would if an unusual address refers to it."""
         masks = objects["mask"].to_numpy() | objects["alias_mask"].to_numpy()
-        named = {mask: self._of_mask(mask) for mask in np.unique(masks).tolist()}
+        named = {
+            mask: sorted(name for at, name in enumerate(self.names) if mask >> FIRST_BIT + at & 1)
+            for mask in np.unique(masks).tolist()
+        }
         keepers = [named[mask] for mask in masks.tolist()]
         maybe_held = np.flatnonzero(objects["seen"].to_numpy() & int(Sighting.HELD | Sighting.ALIAS))
         for row in maybe_held.tolist() if self.held_prefixes else ():
@@ -331,9 +338,6 @@ class Marks:
             prefixes = [p for p in self.held_prefixes if any(path.startswith(p) for path in of_row)]
             keepers[row] = sorted([*keepers[row], *(f"hold prefix {prefix}" for prefix in prefixes)])
         return pa.array(keepers, MARKED.field(KEPT_BY).type)
-
-    def _of_mask(self, mask: int) -> list[str]:
-        return sorted(name for at, name in enumerate(self.names) if mask >> FIRST_BIT + at & 1)
 
 
 @dataclass(frozen=True)
@@ -374,11 +378,6 @@ def _ask(runner: Runner, asking: Sequence[Asking], take: Take, more: Sequence[St
     """Raises at the end if any repository could not be read."""
     for answer in ask(runner, asking, more, take):
         answer.checked()
-
-
-def _addresses_in(data: Data) -> list[str]:
-    addresses: list[str] = from_bytes(data)["address"].to_pylist()
-    return addresses
 
 
 def _part(packet: Packet) -> Data:

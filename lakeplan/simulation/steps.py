@@ -222,21 +222,18 @@ class _Reader:
         self, items: Iterable[tuple[WorkItem, Callable[[], Fetched]]], *, all_texts: bool
     ) -> Iterator[Packet]:
         use_compiled = self._job.use_compiled
-        fold = _Fold(self._new_table(), all_texts)
+        fold = _Fold(new_table(use_compiled=use_compiled), all_texts)
         for item, fetched in items:
             try:
                 for rows in observe(self._of, item, fetched(), use_compiled=use_compiled):
                     fold.add(item, rows, self._wanted(item))
                     if len(fold.table) >= MAX_ROWS:
                         yield from self._flush(fold)
-                        fold = _Fold(self._new_table(), all_texts)
+                        fold = _Fold(new_table(use_compiled=use_compiled), all_texts)
             except LakeplanError as error:
                 self._errors.append(report_of(error, where_of(self._of, item)))
         if fold.items:
             yield from self._flush(fold)
-
-    def _new_table(self) -> Table:
-        return new_table(use_compiled=self._job.use_compiled)
 
     def _wanted(self, item: WorkItem) -> list[bool]:
         """Whether texts may be needed, by code."""
