@@ -262,7 +262,7 @@ def parse_yaml(
     builder = _Builder(text, file, problems, tree or NodeCount())
     node = builder.run(loader or LOADER)
     if node is None and len(problems) == before:
-        problems.add(Source(file, 1, 1), (), "the file is empty")
+        problems.add(Source(file, 1, 1), (), "the file is empty, but it needs at least apiVersion")
     return node
 
 

@@ -178,8 +178,8 @@ class DescribeSeed:
         file.write_text(SEED + "      - tga: {}\n      - tag: {name: v1}\n")
         assert run(["sandbox", "seed", str(file), "--endpoint", sandbox.endpoint_url]) == ExitCode.ERROR
         error = re.sub(r"\s+", " ", capsys.readouterr().err)
-        assert "did you mean tag?" in error
-        assert "the key ref is missing" in error
+        assert "did you mean `tag`?" in error
+        assert "`ref` is missing" in error
         assert sandbox.faults.requests == ()
 
     @pytest.mark.parametrize(
