@@ -65,10 +65,7 @@ class BranchSettings:
         FLAG, True, stricter=ON, help="Keep branches with uncommitted changes."
     )
     keep_with_open_pull_request: bool = setting(
-        FLAG,
-        True,
-        stricter=ON,
-        help="Keep branches that are the source or destination of an open pull request.",
+        FLAG, True, stricter=ON, help="Keep the sources and destinations of open pull requests."
     )
     # Stricter than the server, which lets an administrator delete such a branch.
     keep_protected: bool = setting(
