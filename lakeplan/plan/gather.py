@@ -320,19 +320,7 @@ class Gathered:
 
     def as_it_is(self) -> Gathered:
         """The same repository with nothing to write."""
-        plan = self.plan
-        plan = replace(
-            plan,
-            action=Action.NONE,
-            after=plan.before,
-            changes=(),
-            adopted=False,
-            unexpanded={},
-            branch_lifecycle=None,
-            object_lifecycle=None,
-            failure=None,
-        )
-        return replace(self, plan=plan)
+        return replace(self, plan=replace(_writing_only(self.plan, self.plan.before), unexpanded={}))
 
     def with_pins(self, pins: PinInspection | None, *, known: bool) -> Gathered:
         """The same repository with the plan of its pins."""
@@ -351,18 +339,22 @@ class Gathered:
             exact = {rule.name for rule in gc.branches if not rule.is_pattern}
             by_pattern = {b: d for b, d in plan.after.branches.items() if b not in exact}
             after = raised(after, by_pattern)
-        plan = replace(
-            plan,
-            after=after,
-            action=action_of(plan.before, after),
-            changes=diff_rules(plan.before, after),
-            warnings=(),
-            branch_lifecycle=None,
-            object_lifecycle=None,
-            adopted=False,
-            failure=None,
-        )
+        plan = replace(_writing_only(plan, after), warnings=())
         return replace(self, plan=_writable(plan, self.repository))
+
+
+def _writing_only(plan: RepositoryPlan, after: GcRules | None) -> RepositoryPlan:
+    """The plan with these rules as its only write."""
+    return replace(
+        plan,
+        after=after,
+        action=action_of(plan.before, after),
+        changes=diff_rules(plan.before, after),
+        branch_lifecycle=None,
+        object_lifecycle=None,
+        adopted=False,
+        failure=None,
+    )
 
 
 def raised(rules: GcRules, days: Mapping[str, int]) -> GcRules:

@@ -119,16 +119,9 @@ MAX_COMMITS = 10_000
 MESSAGE_LENGTH = 120
 SECOND_US = 1_000_000
 
-KEPT, RELEASED, EXPIRES, AT_RISK, RISKED, GONE = (
-    "kept",
-    "released",
-    "expires",
-    "at_risk",
-    "at_risk_already",
-    "gone",
-)
-VERDICTS = (KEPT, RELEASED, EXPIRES, AT_RISK, RISKED, GONE)
+VERDICTS = ("kept", "released", "expires", "at_risk", "at_risk_already", "gone")
 """In the order of the page. A row has for each moment a digit, the verdict's place in this tuple."""
+KEPT, RELEASED, EXPIRES, AT_RISK, RISKED, GONE = VERDICTS
 
 
 @dataclass(frozen=True)
