@@ -131,12 +131,13 @@ class ForeignReader:
         if self._verify:
             self._check([other for other in foreign if other.name not in self._verified])
             self._verified.update(other.name for other in foreign)
+        for other in foreign:
+            if self._lost.pop(other.name, None):  # it may be there again, and others do not accept the loss
+                self._found.pop(other.name, None)
         new = [
             other
             for other in foreign
-            if self._lost.pop(other.name, None)  # it may be there again
-            or other.name not in self._found
-            or self._found[other.name][0] is not other.metaranges
+            if other.name not in self._found or self._found[other.name][0] is not other.metaranges
         ]
         read = self._read_new(new)
         self._check_lost(foreign)

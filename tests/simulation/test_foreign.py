@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from lakeplan.errors import FormatError, StorageNotFound, WrongContent
+from lakeplan.errors import FormatError, ServerUnreachable, StorageNotFound, WrongContent
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import read_range_arrays, write_metarange, write_range
 from lakeplan.simulation.foreign import GONE, ForeignReader
@@ -127,6 +127,25 @@ def it_reads_everything_else_beside_a_missing_file_that_the_tree_accepts(
         one.entries([strict])
     neighbour.files[missing] = data
     assert {again.packed for again in one.entries([strict])} == whole
+
+
+def it_does_not_use_what_was_read_beside_an_accepted_missing_file_after_another_error(
+    neighbour: Neighbour, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next mark of the command requests the same metaranges, but does not accept that the file is missing."""
+    (strict,) = neighbour.foreign
+    del neighbour.files[neighbour.ranges[-1]]
+    one = reader()
+    one.entries([replace(strict, may_lack=True)])
+
+    def fail(kind: str, id: str) -> bytes:
+        raise ServerUnreachable("the connection failed")
+
+    with monkeypatch.context() as patched, pytest.raises(ServerUnreachable):
+        patched.setattr(neighbour, "read_metadata", fail)
+        one.entries([strict])
+    with pytest.raises(StorageNotFound, match="does not exist"):
+        one.entries([strict])
 
 
 def it_reads_everything_else_beside_a_metarange_that_none_can_be(neighbour: Neighbour) -> None:
