@@ -132,7 +132,7 @@ def it_reads_everything_else_beside_a_missing_file_that_the_tree_accepts(
 def it_does_not_use_what_was_read_beside_an_accepted_missing_file_after_another_error(
     neighbour: Neighbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The next mark of the command requests the same metaranges, but does not accept that the file is missing."""
+    """The next mark requests the same metaranges, but does not accept that the file is missing."""
     (strict,) = neighbour.foreign
     del neighbour.files[neighbour.ranges[-1]]
     one = reader()
@@ -141,9 +141,10 @@ def it_does_not_use_what_was_read_beside_an_accepted_missing_file_after_another_
     def fail(kind: str, id: str) -> bytes:
         raise ServerUnreachable("the connection failed")
 
-    with monkeypatch.context() as patched, pytest.raises(ServerUnreachable):
+    with monkeypatch.context() as patched:
         patched.setattr(neighbour, "read_metadata", fail)
-        one.entries([strict])
+        with pytest.raises(ServerUnreachable):
+            one.entries([strict])
     with pytest.raises(StorageNotFound, match="does not exist"):
         one.entries([strict])
 
