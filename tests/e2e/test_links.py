@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -135,6 +136,18 @@ def it_uses_no_folder_outside_the_tree_that_only_the_tree_names(world, monkeypat
     monkeypatch.setenv("LAKEPLAN_STATE_URL", f"file://{outside}")
     assert world.lakeplan("apply", "--auto-approve", "--no-simulate").code == 0
     assert (outside / "history").is_dir()
+
+
+def it_reports_that_the_state_of_a_reviewed_plan_cannot_be_used(world):
+    ready(world)
+    plan, report = world.plan_file("plan.json", "--no-simulate"), world.folder / "apply.json"
+    with (world.tree / "lakeplan.yaml").open("a") as root:
+        root.write(f"state: {{url: 'file://{world.folder / 'outside'}'}}\n")
+    out = ("--format", "json", "--out", str(report))
+    assert world.lakeplan("apply", plan, "--no-simulate", *out).code == 1
+    document = json.loads(report.read_text())
+    assert document["end"] == "failed"
+    assert "LAKEPLAN_STATE_URL" in document["refusals"][0] + document["hint"]
 
 
 def it_writes_its_outputs_through_no_link(world, secret, monkeypatch):

@@ -318,18 +318,14 @@ class ApplyFlow:
 
     def apply(self, plan: Plan) -> int:
         """Applies a reviewed plan, shows the report, sweeps if requested, and returns the worst exit code."""
-        journal = self._journal(plan)
-        if plan.writes:
-            # Even if this run is killed, a later run of the plan must undo nothing that was applied since
-            # then. Without the state, nothing is written.
-            journal.record["repositories"] = {repository.key: {**NOT_BEGUN} for repository in plan.writes}
-            with suppress(LakeplanError):
-                journal.save()
+        journal = None
         try:
+            journal = self._begin(plan)
             report = self._apply(plan, journal)
         except LakeplanError as error:
             self._write_refusal(error)
-            self._record_refusal(journal)
+            if journal is not None:
+                self._record_refusal(journal)
             notify(self.session, apply_stopped(error.replaced(message=redacted_message(error.message))))
             raise
         document = report_document(report)
@@ -340,6 +336,16 @@ class ApplyFlow:
         if self.sweep is None:
             return code
         return max(code, self.sweep.mark_and_sweep(plan, self.options.selection, self.run, applied=code))
+
+    def _begin(self, plan: Plan) -> RunJournal:
+        journal = self._journal(plan)
+        if plan.writes:
+            # Even if this run is killed, a later run of the plan must undo nothing that was applied since
+            # then. Without the state, nothing is written.
+            journal.record["repositories"] = {repository.key: {**NOT_BEGUN} for repository in plan.writes}
+            with suppress(LakeplanError):
+                journal.save()
+        return journal
 
     def _apply(self, plan: Plan, journal: RunJournal) -> ApplyReport:
         return apply_plan(
