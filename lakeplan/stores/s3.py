@@ -247,6 +247,8 @@ def _kept(head: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 BATCH = 1_000
 CURRENT = ""
 """No version id, which means the current version."""
+REPLACEABLE = (CURRENT, "null")
+"""Ids whose object a put replaces: ``null`` is the version of a bucket that keeps none (any more)."""
 
 Version = tuple[str, str]
 """A key of the bucket and the id of one of its versions."""
@@ -311,7 +313,7 @@ class S3Deleter(BatchDeleter, S3Place):
         else:
             named = {key: [(self._base + key, CURRENT)] for key in keys}
         tags = {self._base + key: expected[key].e_tag for key in keys if key in expected}
-        failures = self._delete_versions([one for of_key in named.values() for one in of_key[:-1]], tags)
+        failures = self._delete_versions([one for of_key in named.values() for one in of_key[:-1]], {})
         last = [of_key[-1] for of_key in named.values() if of_key and failures.keys().isdisjoint(of_key)]
         failures |= self._delete_versions(last, tags)
         for key, of_key in named.items():
@@ -434,9 +436,9 @@ class S3Deleter(BatchDeleter, S3Place):
         return left
 
     def _condition(self, name: str, key: str, version: str, tags: Tags) -> dict[str, str]:
-        """Return the condition that the current version still has its ETag. Versions with an id never
-        change."""
-        tag = tags.get(key) if self._conditional and version == CURRENT else None
+        """Return the condition that the current version still has its ETag. Versions with an id of their own
+        never change."""
+        tag = tags.get(key) if self._conditional and version in REPLACEABLE else None
         return {name: tag} if tag else {}
 
     def _delete_alone(self, key: str, version: str, tags: Tags) -> Failure | None:

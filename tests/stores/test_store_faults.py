@@ -15,7 +15,7 @@ from lakeplan.stores.open import open_state, open_sweep_store
 from lakeplan.stores.protocols import RemnantReader, SweepStore
 from lakeplan.values.sweep import Deletion, Versions
 from tests.faulty_store import EXPIRED, SLOW_DOWN, Answer, Cut, Delay, FailKeys, FaultyStore, Rule
-from tests.storage_servers import put_at_once
+from tests.storage_servers import put_at_once, s3_client
 from tests.stores.sweep_store_contract import Put, keys_of
 
 KEYS = [f"data/{n:02}" for n in range(10)]
@@ -55,6 +55,20 @@ class DescribeS3OnABadDay:
         assert sum(answer.deleted for answer in answers) == 9
         (body,) = faulty.bodies("POST")
         assert body.count(b"<ETag>") == len(KEYS)
+
+    def it_deletes_the_version_that_a_put_replaces_under_the_same_condition(
+        self, store: SweepStore, faulty: FaultyStore, s3_bucket: str
+    ) -> None:
+        """In a bucket that suspended versions, or one whose setting may not be read."""
+        client = s3_client()
+        for status in ("Enabled", "Suspended"):
+            client.put_bucket_versioning(Bucket=s3_bucket, VersioningConfiguration={"Status": status})
+        expected = store.find(KEYS)
+        faulty.arm(Rule(FailKeys(lambda key: key.endswith("3"), "PreconditionFailed"), **BATCH))
+        answers = store.delete(KEYS, versions=Versions.ALL, expected=expected)
+        assert [answer.key for answer in answers if answer.changed] == [KEYS[3]]
+        (body,) = faulty.bodies("POST")
+        assert body.count(b"<VersionId>null</VersionId>") == body.count(b"<ETag>") == len(KEYS)
 
     @pytest.mark.parametrize("code", ["MalformedXML", "NotImplemented"])
     def it_does_without_conditions_where_the_store_knows_none(
