@@ -212,8 +212,11 @@ class _Inquiry:
         only_staged = {h.address for h in wanted if h.address in staged.holders and not h.metaranges}
         unsure = [h for h in wanted if h.address not in only_staged and not self._is_sure(h)]
         if unsure and not path_only:
+            protected = self._protections.commits()
             kept = {
-                id for n, id in enumerate(graph.meta_range_ids) if any(j.keeps(n) for j in self.world.judges)
+                id
+                for n, id in enumerate(graph.meta_range_ids)
+                if graph.ids[n] in protected or any(j.keeps(n) for j in self.world.judges)
             }
             self.search.fill(unsure, sorted(kept - {""}))
             staged = _more_staged(world, staged, unsure)
@@ -339,6 +342,19 @@ class _Protections:
         ids = {self.world.graph.ids[number] for number in numbers}
         rows = [*self._holds(ids, paths), *self._tags(ids), *self._pins(ids)]
         return [*rows, *(_row("repository", name) for name in others)]
+
+    def commits(self) -> set[str]:
+        """Return the commits that can contain protected objects: all, if a hold names a prefix."""
+        known = self.world.known
+        holds = active_holds(known.holds, self.world.as_of)
+        if any(hold.kind == "prefix" for hold in holds):
+            return set(self.world.graph.ids)
+        tagged = {
+            tag.commit_id
+            for tag in self.world.graph.tags
+            if any(matches(tag.id, glob) for glob in known.protected_tags)
+        }
+        return tagged.union(*map(self._named, holds))
 
     def _holds(self, ids: Collection[str], paths: Collection[str]) -> Iterator[documents.ProtectionRow]:
         for hold in active_holds(self.world.known.holds, self.world.as_of):

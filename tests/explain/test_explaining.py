@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ from hypothesis import strategies as st
 
 from lakeplan.cli.commands.explain import NamespaceOptions
 from lakeplan.errors import LakeplanError, PermissionDenied
-from lakeplan.explain.explain import Question, World, explain, explain_addresses
+from lakeplan.explain.explain import Known, Question, World, explain, explain_addresses
 from lakeplan.explain.search import BranchStaging
 from lakeplan.formats.namespace import is_candidate_key
+from lakeplan.simulation.inputs import read_refs_dump
 from lakeplan.simulation.observing import Addresses
+from lakeplan.stores.open import open_namespace
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules
+from lakeplan.values.sweep import Hold
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,
@@ -91,6 +95,33 @@ def it_finds_what_keeps_an_object_under_another_path(tmp_path: Path) -> None:
     only = asked(tmp_path, "x", path_only=True)
     assert only["subjects"][0]["verdicts"][0]["status"] == "expired"
     assert any("other paths were not searched" in note for note in only["notes"])
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        Known(protected_tags=("v*",)),
+        Known(holds=(Hold("tag", "v1"),)),
+        Known(holds=(Hold("prefix", "legal/"),)),
+    ],
+    ids=["protected tag", "hold on a tag", "hold on a prefix"],
+)
+def it_finds_what_protects_an_object_under_another_path(tmp_path: Path, known: Known) -> None:
+    commits = (
+        Snapshot("a", 100, entries=(entry("x", "data/x"),)),
+        Snapshot("b", 90, ("a",), (entry("legal/copy", "data/x"),)),
+        Snapshot("c", 80, ("b",)),
+        Snapshot("d", 1, ("c",)),
+    )
+    history = History(commits, {"main": "d"}, {"data/x": Stored()}, tags={"v1": "b"})
+    world = world_of(tmp_path, history, GcRules(10))
+    refs = read_refs_dump(open_namespace(f"file://{tmp_path}/ns"))[1]
+    (found,) = explain(replace(world, known=replace(known, refs=refs)), Question("x", kind="path"), Silent())[
+        "subjects"
+    ]
+    assert found["kind"] == "object"
+    assert found["verdicts"][0]["status"] == "expired"
+    assert len(found["protected_by"]) == 1
 
 
 def it_asks_what_an_address_may_mean_although_the_question_names_it_too(tmp_path: Path) -> None:
