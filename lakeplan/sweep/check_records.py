@@ -161,18 +161,17 @@ def _quarantine(
 ) -> QuarantineRow:
     prefix = quarantine_prefix(mark_id)
     copies = {stored.key.removeprefix(prefix): stored.size for stored in site.store.list_objects(prefix)}
-    lacking = sorted(recorded.keys() - copies.keys())
+    missing = sorted(recorded.keys() - copies.keys())
     back = {
         address
-        for some in batches(lacking, FIND_AT_ONCE)
+        for some in batches(missing, FIND_AT_ONCE)
         for address, stored in site.store.find(some).items()
         if stored.size == recorded[address]
     }
-    lacking = [address for address in lacking if address not in back]
-    gone = _amount(recorded, lacking)
+    lacking = [address for address in missing if address not in back]
     purged = Amount() if swept is None else swept.purged_by(Amount(len(copies), sum(copies.values())))
-    # A purge records how much it deleted, but not what.
-    is_purged = gone.objects <= purged.objects
+    # A purge records how much it deleted, but not what: it may have been copies of restored objects.
+    is_purged = len(missing) <= purged.objects
     resized = sorted(a for a, size in copies.items() if a in recorded and size != recorded[a])
     lost = [] if is_purged else lacking
     return {

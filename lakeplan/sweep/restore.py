@@ -39,7 +39,6 @@ from lakeplan.sweep.records import (
     StoredMark,
     deleted,
     mark_ids,
-    marked_addresses,
     read_marked,
     read_stored,
 )
@@ -58,6 +57,7 @@ FEW = 1_000
 """Up to this many copies are requested one by one instead of listed."""
 CONFLICT = "somebody wrote another object to the address during the restore"
 GONE = "its copy is no longer in quarantine"
+RESIZED = "its copy in quarantine was changed: it does not have the size of the object"
 NOT_SHOWN = "its copy is in quarantine, but the store does not show the restored object"
 UNKNOWN = "the store did not confirm the restore"
 NAMED = 100
@@ -86,7 +86,7 @@ def restore(
     lease = site_lease(site, ports.state, run)
     with lease:
         wanted = None if options == RestoreOptions() else _wanted(site, mark, ports, options)
-        copies = _copies(site, mark, wanted)
+        copies, sizes = _copies(site, mark, wanted)
         if not copies:
             raise _nothing_to_restore(mark)
         chosen_paths: Mapping[str, bool | None] = (
@@ -105,9 +105,9 @@ def restore(
         with suppress(LakeplanError):  # a restore must work without the state too
             journal.step(site.key, status="pending", mark_id=mark.mark_id)
         copied, existing, failed = _copy_back(
-            site, mark, {address: copies[address] for address in chosen}, ports, lease.renew, run.sleep
+            site, mark, {a: sizes[a] for a in chosen}, ports, lease.renew, run.sleep, copies
         )
-        others = sum(size != copies[address] for address, size in existing.items())
+        others = sum(size != sizes[address] for address, size in existing.items())
         why = "not replaced, because an object of a different size is now at the same address"
         other_note = f"{count_of(others, 'object was', 'objects were')} {why}" if others else ""
         document: RestoreDocument = {
@@ -126,7 +126,7 @@ def restore(
         counts = {"restored": len(copied), "already_there": len(existing), "failed": len(failed)}
         journal.record["finished_at"] = run.now().isoformat()
         unrecorded = note_step(journal, site.key, status="failed" if failed else "applied", counts=counts)
-        back = {address for address, size in existing.items() if size == copies[address]}
+        back = {address for address, size in existing.items() if size == sizes[address]}
         uncounted = _record(site, mark, ports, {*copied}, back)
         document["note"] = "; ".join(text for text in (document["note"], unrecorded, uncounted) if text)
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
@@ -192,22 +192,29 @@ class _Wanted:
         return {address: takes for address, takes in self.addresses.items() if address in copies}
 
 
-def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> dict[str, int]:
-    """The sizes of the copies in quarantine, by address. A few wanted ones are requested instead of listed.
-    Keys that the mark does not name, such as incomplete copies, are left out if the mark's parts can be
-    read."""
+def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> tuple[dict[str, int], dict[str, int]]:
+    """The sizes of the copies in quarantine, and those of their objects, by address. A few wanted ones are
+    requested instead of listed. Keys that the mark does not name, such as incomplete copies, are left out if
+    the mark's parts can be read. Otherwise the objects count as unchanged."""
     prefix = quarantine_prefix(mark.mark_id)
     if wanted is not None and 0 < len(wanted.addresses) <= FEW:
         requested = site.store.find(sorted(prefix + key for key in wanted.addresses if is_candidate_key(key)))
         if requested:
-            return {key.removeprefix(prefix): stored.size for key, stored in requested.items()}
+            copies = {key.removeprefix(prefix): stored.size for key, stored in requested.items()}
+            return copies, _sizes(site, mark, wanted.parts)
     objects = ((copy.key.removeprefix(prefix), copy.size) for copy in site.store.list_objects(prefix))
     copies = {address: size for address, size in objects if is_candidate_key(address)}
     try:
-        named = marked_addresses(site.store, mark)
+        sizes = _sizes(site, mark, mark.marked.going)
     except (StorageNotFound, FormatError):
-        return copies
-    return {address: size for address, size in copies.items() if address in named}
+        return copies, copies
+    return {address: size for address, size in copies.items() if address in sizes}, sizes
+
+
+def _sizes(site: Site, mark: Mark, parts: tuple[Part, ...]) -> dict[str, int]:
+    tables = (read_marked(site.store, mark.mark_id, part) for part in parts)
+    columns = ((table.column(name).to_pylist() for name in ("address", "size_bytes")) for table in tables)
+    return {address: size for pair in columns for address, size in zip(*pair, strict=True)}
 
 
 def _wanted(site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions) -> _Wanted:
@@ -294,9 +301,10 @@ def _copy_back(
     ports: SweepPorts,
     keep: Callable[[], None],
     sleep: Callable[[float], None],
+    copies: Mapping[str, int],
 ) -> tuple[list[str], dict[str, int], dict[str, str]]:
     """Copies objects back. Returns the restored addresses, the sizes of objects that existed already, and why
-    others failed. ``chosen``: the sizes of copies, by address."""
+    others failed. ``chosen``: the sizes of objects, by address. ``copies``: those of their copies."""
     prefix = quarantine_prefix(mark.mark_id)
     copied: list[str] = []
     existing: dict[str, int] = {}
@@ -306,8 +314,8 @@ def _copy_back(
 
     def copy_one(address: str) -> str:
         """Copies one object. Returns why that failed, or ""."""
-        if stop_reason:
-            return stop_reason
+        if stop_reason or copies[address] != chosen[address]:
+            return stop_reason or RESIZED
         try:
             site.store.copy(prefix + address, address, create=True)
         except WriteConflict:

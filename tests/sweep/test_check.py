@@ -22,12 +22,13 @@ from lakeplan.formats.ranges import read_metarange
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.checking import StepChecker
 from lakeplan.simulation.runners import Runners
-from lakeplan.state.sweeps import read_sweeps
+from lakeplan.state.sweeps import read_sweeps, record_purge
 from lakeplan.sweep.check import ReadData, check_after, check_all, check_before, exit_code_of
 from lakeplan.sweep.records import load_mark
 from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.sweep.service import purge_all, quarantines
 from lakeplan.tree.schemas import load_schema
+from lakeplan.values.simulation import Amount
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, raising
 from tests.sweeping.world import SweepWorld
@@ -369,6 +370,25 @@ def it_knows_what_was_purged(world: SweepWorld, repo: LakeRepository, moved: str
     (one,) = row["quarantine"]
     assert (one["purged"]["objects"], one["lost"]["objects"]) == (2, 0)
     assert row["complete"]
+
+
+def it_does_not_take_a_lost_copy_for_the_purged_one_of_a_restored_object(
+    world: SweepWorld, repo: LakeRepository, moved: str
+) -> None:
+    first, second = copies(repo, moved)
+    prefix = repo.folder / quarantine_prefix(moved)
+    back = repo.folder / first.relative_to(prefix)
+    back.write_bytes(first.read_bytes())
+    first.unlink()
+    record_purge(world.state, world.site().key, moved, Amount(2, 2), begun="r")
+    record_purge(world.state, world.site().key, moved, Amount(1, 1), ended="r")
+    assert checked(world)["complete"]
+    second.unlink()  # nobody purged it
+    row = checked(world)
+    (one,) = row["quarantine"]
+    assert (one["restored"]["objects"], one["purged"]["objects"], one["lost"]["objects"]) == (1, 1, 1)
+    assert one["addresses"] == [str(second.relative_to(prefix))]
+    assert not row["complete"]
 
 
 def it_counts_what_a_killed_purge_deleted_as_purged(

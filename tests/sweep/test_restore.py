@@ -104,7 +104,7 @@ class Case:
         n = len(addresses)
         columns = {
             "address": addresses,
-            "size_bytes": [1] * n,
+            "size_bytes": [len(b"copy")] * n,
             "version": [0] * n,
             "paths": [paths] * n,
             "last_commit_id": [None] * n,
@@ -233,6 +233,18 @@ def it_says_nothing_of_an_object_of_the_same_size(case: Case) -> None:
     document = case.restore()
     assert (document["restored"], document["already_there"], document["note"]) == (1, 1, "")
     assert case.store.read("data/a") == b"same"
+
+
+@pytest.mark.parametrize("options", [{}, {"path": "x"}])
+def it_does_not_restore_a_copy_that_somebody_changed(case: Case, options: dict[str, str]) -> None:
+    case.copies("data/a", "data/b", "data/c", paths=["x"])
+    for key in ("data/b", "data/c"):
+        put_object(case.folder, QUARANTINE_PREFIX + key, b"cut")
+    put_object(case.folder, "data/c", b"copy")
+    document = case.restore(**options)
+    assert (document["restored"], document["already_there"], document["note"]) == (1, 1, "")
+    assert document["failures"] == {"data/b": module.RESIZED}
+    assert case.back() == {"data/a", "data/c"}
 
 
 def it_says_why_it_is_not_known_what_a_collection_may_delete_again(case: Case) -> None:
