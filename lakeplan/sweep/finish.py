@@ -136,7 +136,8 @@ def _is_outdated(site: Site, end: SweepEnd) -> str:
         return ""
     if summary["closed"]:
         return "the sweep was aborted in the meantime, and the summary of the abort was kept"
-    return "another run finished the sweep in the meantime" if summary["finished"] > end.finished else ""
+    is_other = summary != end.summary or summary["finished"] > end.finished
+    return "another run of the sweep ended in the meantime" if is_other else ""
 
 
 def _official(site: Site, end: SweepEnd, run_id: str, now: datetime) -> str:

@@ -30,6 +30,7 @@ from lakeplan.state.clocks import Clocks
 from lakeplan.state.store import RunJournal
 from lakeplan.state.sweeps import read_sweeps
 from lakeplan.sweep.deleting import KEYS_A_LEASE, still_stored
+from lakeplan.sweep.documents import SweepDocument
 from lakeplan.sweep.inspection import (
     all_others,
     inspect_repository,
@@ -98,6 +99,8 @@ class SweepEnd:
     """Which runner deleted; None when there was nothing to delete."""
     journal: RunJournal | None = None
     """The run's record in the history, if it began to delete."""
+    summary: SweepDocument | None = None
+    """The summary that this run found at its end. Another run has ended since if it is not the same."""
 
     @property
     def mark(self) -> Mark:
@@ -347,6 +350,7 @@ class _Runner:
             self.problem,
             self.inspections,
             runner=self._chosen,
+            summary=read_summary(self._site.store, self._mark.mark_id),
         )
         if not end.finished:
             return end

@@ -455,9 +455,28 @@ def it_keeps_the_summary_of_a_run_that_finished_while_an_earlier_one_still_ended
     slow = world.run(marked)
     world.wrap = lambda store: store
     finished = world.finish(world.run(marked))
-    assert "another run finished the sweep" in world.finish(slow)["note"]
+    assert "another run of the sweep ended" in world.finish(slow)["note"]
     assert read_summary(world.site().store, marked.mark_id) == finished
     assert read_sweeps(world.state, marked.key)[marked.mark_id].finished
+
+
+def it_keeps_what_a_run_that_tried_again_found_while_an_earlier_one_still_ended(
+    world: SweepWorld, repo: LakeRepository, marked: Mark
+) -> None:
+    world.wrap = lambda store: _refusing(store, lambda key: Deletion(key, "AccessDenied"))
+    slow = world.run(marked)
+    assert (slow.finished, slow.came_back) == (True, 0)
+
+    def revive(key: str) -> None:
+        with suppress(Exception):  # the second time
+            hold_again(repo)
+
+    world.wrap = lambda store: _refusing(store, revive)
+    newer = world.finish(world.run(marked))
+    assert newer["came_back"] == 2
+    assert "another run of the sweep ended" in world.finish(slow)["note"]
+    assert read_summary(world.site().store, marked.mark_id) == newer
+    assert read_sweeps(world.state, marked.key)[marked.mark_id].amounts["deleted"].objects == 2
 
 
 @pytest.mark.parametrize(
