@@ -187,7 +187,7 @@ def held_deletions(
         named = [hold for hold in by_branch if matches(branch.id, hold.name)]
         going = deleted_while_held(named, [branch], policies, as_of, default_branch=default_branch)
         for verdict in (outlook.verdict for outlook in going.values()):
-            at = max(verdict.since or as_of, as_of) if verdict.deletes else verdict.due
+            at = as_of if verdict.deletes else verdict.due
             sentences.append(f"{branch.id} ({verdict.policy}, at {at:%Y-%m-%d})")
     if sentences:
         return tuple(sentences)

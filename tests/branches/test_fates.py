@@ -131,6 +131,8 @@ class DescribeTheFirstDeletion:
         now = NOW + timedelta(minutes=1)
         assert first_deletion(found, now, "0 * * * *", timezone.utc) == NOW + timedelta(hours=1)
         assert first_deletion(found, NOW, "0 * * * *", timezone.utc) == NOW  # the run of this very moment
+        just_after = NOW + timedelta(microseconds=1)
+        assert first_deletion(found, just_after, "0 * * * *", timezone.utc) == NOW + timedelta(hours=1)
 
     def it_is_the_first_run_after_the_crossing(self) -> None:
         found = fates([branch("f-a", 8)], None, [AGE])

@@ -136,6 +136,18 @@ class DescribeAHoldOnAPrefix:
             ranges.commit("feature-1", "x")
         assert in_the_end(idle, Hold("prefix", "legal/")) == ["feature-2"]
 
+    def it_reads_as_many_commits_as_it_may_and_the_branches_after_one_with_more(self, idle, monkeypatch):
+        monkeypatch.setattr("lakeplan.branches.keepers.MAX_OWN_COMMITS", 1)
+        ranges = Ranges(idle.lakefs)
+        ranges.commit("feature-1", "x")
+        ranges.commit("feature-2", "x", "y")
+        assert in_the_end(idle, Hold("prefix", "legal/")) == ["feature-1", "feature-2"]
+        for name, path in (("feature-3", "x"), ("feature-3", "x"), ("feature-4", "legal/a")):
+            if name not in idle.lakefs.branches:
+                idle.lakefs.branch(name)
+            ranges.commit(name, path)
+        assert in_the_end(idle, Hold("prefix", "legal/")) == []
+
 
 class DescribeAPrefixAtTheEndsOfARange:
     @pytest.mark.parametrize("path", ["legal/", "legal/a", "\udcff/a"])
@@ -153,7 +165,8 @@ class DescribeABranchThatIsNotInTheRefs:
 
     @pytest.mark.parametrize(("kind", "kept"), [("commit", {"late"}), ("branch", set())])
     def it_is_kept_where_what_it_leads_to_may_be_held(self, kind, kept):
-        refs = Refs((Commit("a", 0, "range", ()),), (Branch("f", "a"), Branch("main", "a")), ())
+        commits = Commit("a", 0, "range", ()), Commit("b", 0, "own", ("a",))
+        refs = Refs(commits, (Branch("f", "b"), Branch("main", "a")), ())
         leaving = {name: SimpleNamespace(staged=None) for name in ("late", "f")}
         nothing_is_read: Any = None
         assert held_branches((Hold(kind, "other"),), refs, leaving, nothing_is_read) == kept  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ from lakeplan.branches.notices import (
     read_exemptions,
     read_notices,
     read_spared,
+    with_newest,
     write_exemptions,
     write_notices,
 )
@@ -368,3 +369,14 @@ def it_never_deletes_sooner_by_a_longer_period(
     if after_notice(outlook(), found, exemption, long, as_of).deletes:
         again = after_notice(outlook(), found, exemption, short, as_of)
         assert again.deletes or as_of >= found.deletes_at(short) + LAPSE
+
+
+def test_of_two_exemptions_the_one_decided_later_counts_and_the_first_of_equal_ones() -> None:
+    old, new = Exemption(NOW, NOW + 9 * DAY), Exemption(NOW + DAY, NOW + 2 * DAY, "ana")
+    same = replace(new, by="ben")
+    assert with_newest({"a": old, "b": new, "c": new}, {"a": new, "b": old, "d": old, "c": same}) == {
+        "a": new,
+        "b": new,
+        "c": new,
+        "d": old,
+    }

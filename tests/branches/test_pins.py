@@ -22,6 +22,7 @@ from lakeplan.branches.pins import (
     missing_entries,
     newest_on,
     own_pins,
+    pin_rules,
     required_pins,
     safe_change,
     states_of,
@@ -35,7 +36,8 @@ from lakeplan.branches.pins import (
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import DocumentedRule, ServerWalk, server_verdict
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.pins import Kept, Pin, pin_name
+from lakeplan.values.desired import BranchRule, Cleared, DesiredRepository, GcDesired, Source
+from lakeplan.values.pins import Kept, Pin, PinSettings, pin_name
 from lakeplan.values.repository import Branch, Refs, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.sweep import Hold
@@ -233,6 +235,8 @@ def test_only_hidden_branches_on_record_at_the_commit_of_their_name_are_own() ->
     moved = replace(own, commit_id="f" * 16)
     for other, recorded in ((own, []), (replace(own, hidden=False), [commit]), (moved, [commit, "f" * 16])):
         assert own_pins([other], recorded) == []
+    first = LiveBranch(pin_name("00" * 8), "00" * 8, hidden=True)
+    assert own_pins([own, first], [commit, "00" * 8]) == [Pin("00" * 8), Pin(commit)]
 
 
 def test_entries_are_added_taken_out_and_missed() -> None:
@@ -407,3 +411,42 @@ def test_a_commit_whose_date_no_calendar_has_is_in_no_period() -> None:
     graph = CommitGraph.from_refs(replace(refs, commits=tuple(commits)))
     ((_, _, numbers),) = newest_on(graph, [Kept("main", monthly=5)], timezone.utc)
     assert [graph.ids[n] for n in numbers] == ["c", "a"]
+
+
+def test_the_tree_pins_what_its_pins_block_and_its_branch_rules_name() -> None:
+    at, kept = Source("lake.yaml", 1, 1), Kept("main", daily=7)
+    rules = BranchRule("main", False, 9, at, kept), BranchRule("dev", False, 9, at)
+    desired = DesiredRepository(
+        "prod", "lake", "lake", GcDesired(30, rules, at), "5f", {}, {}, pins=PinSettings(("v*",), True, False)
+    )
+    assert pin_rules(desired) == PinRules(("v*",), holds=True, at_risk=False, newest=(kept,))
+    at_risk = replace(desired, gc=Cleared.CLEAR, pins=PinSettings(at_risk=True))
+    assert pin_rules(at_risk) == PinRules(at_risk=True)
+
+
+def test_a_pin_stays_while_the_hold_that_required_it_is_active_even_if_its_branch_is_gone() -> None:
+    asked = PinRules(holds=True)
+    have = [Pin("c1", 0, ("hold on branch gone",)), Pin("c2", 0, ("hold on branch other",))]
+    found = required_pins(history(MEASURED, GcRules(7)), asked, [Hold("branch", "gone")], have)
+    assert found == have[:1]
+
+
+def test_of_equal_dates_the_commit_nearer_the_head_is_the_newest() -> None:
+    refs = draw_refs("""
+             -> a 9
+             -> b 2 a
+             -> c 2 b
+        main -> d 1 c
+    """)
+    graph = CommitGraph.from_refs(refs)
+    ((_, _, numbers),) = newest_on(graph, [Kept("main", daily=3)], timezone.utc)
+    assert [graph.ids[n] for n in numbers] == ["d", "c", "a"]
+
+
+@pytest.mark.parametrize(("retired", "judged"), [(1, 1), (4, 4), (32, 32), (33, 17), (34, 18)])
+def test_of_many_deletions_evenly_spaced_ones_are_judged(retired: int, judged: int) -> None:
+    change = Change(None, None, tuple(Pin(f"{n:012}") for n in range(retired)), ())
+    left = [len(state.pins) for state in states_of(change, change.steps()[-1])]
+    assert len(left) == judged
+    assert left[-1] == 0
+    assert left == sorted(set(left), reverse=True)
