@@ -249,13 +249,15 @@ def histograms(
 @dataclass(frozen=True)
 class CurveInput:
     """One repository. ``listing``: what workers list, or None for metadata alone, whose figures are upper
-    bounds. ``blind_to``: what could not be read of the history, in words."""
+    bounds. ``blind_to``: what could not be read of the history, in words. ``outdated``: warnings
+    about data that was written too early."""
 
     graph: CommitGraph
     source: Source
     staged: StagedRun = field(default_factory=StagedRun)
     listing: list[WorkItem] | None = None
     blind_to: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
 
 
 def curve_document(
@@ -368,8 +370,7 @@ def _warnings(request: CurveRequest, given: CurveInput, curves: list[CurveRow]) 
             if given.listing is not None
             else "upper bounds: uncommitted changes were not read and can only reduce these numbers"
         )
-    if given.listing is None:
-        notes.append(METADATA_ONLY)
+    notes += [METADATA_ONLY] if given.listing is None else given.outdated
     if given.source.inventory is not None:
         notes.append(given.source.inventory.warning())
     if any(point["at_risk"]["objects"] for one in curves for point in one["server"]):
@@ -403,11 +404,14 @@ def of_namespace(
         inventory=inventory,
     )
     stored = listing_items(namespace) if listing and inventory is None else None
+    history = read_history(namespace)
+    staged = find_run(namespace, as_of_us=now_us, max_age_seconds=max_uncommitted_age_seconds)
     return CurveInput(
-        graph=read_history(namespace).graph,
+        graph=history.graph,
         source=source,
-        staged=find_run(namespace, as_of_us=now_us, max_age_seconds=max_uncommitted_age_seconds),
+        staged=staged,
         listing=stored if inventory is None else inventory.items(),
+        outdated=(*history.warnings(source.young_from_us), *staged.warnings(source.young_from_us)),
     )
 
 

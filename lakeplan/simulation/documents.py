@@ -407,11 +407,8 @@ def _warnings(
     if request.inventory is not None:
         warnings.append(request.inventory.warning())
     cutoff = to_us(request.as_of) - request.min_age_seconds * 1_000_000
-    if side.listing and history.dumped_us is not None and history.dumped_us < cutoff:
-        warnings.append(
-            f"the refs dump of {iso(history.dumped_us)} is older than the minimum age, so objects that"
-            " were committed after the dump may be shown as never committed"
-        )
+    if side.listing:
+        warnings += history.warnings(cutoff) + side.staged.warnings(cutoff)
     for name, of in side.by_rule_set.items():
         if objects := of.totals.protected_by_alias.objects:
             warnings.append(

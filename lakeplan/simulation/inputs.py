@@ -55,6 +55,15 @@ class CommitHistory:
     graph: CommitGraph
     dumped_us: int | None
 
+    def warnings(self, young_from_us: int) -> list[str]:
+        """What a refs dump lacks that was written before ``young_from_us``."""
+        if self.dumped_us is None or self.dumped_us >= young_from_us:
+            return []
+        return [
+            f"the refs dump of {iso(self.dumped_us)} is older than the minimum age, so objects that were"
+            " committed after the dump may be shown as never committed"
+        ]
+
 
 def read_history(namespace: NamespaceReader) -> CommitHistory:
     """The refs dump as a graph. Raises what ``read_refs_dump`` raises."""

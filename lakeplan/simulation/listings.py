@@ -169,6 +169,15 @@ class StagedRun:
     def items(self) -> list[WorkItem]:
         return [WorkItem(Kind.UNCOMMITTED, 0, key) for key in self.files]
 
+    def warnings(self, young_from_us: int) -> list[str]:
+        """What a run lacks that was created before ``young_from_us``."""
+        if self.created_us is None or self.created_us >= young_from_us:
+            return []
+        return [
+            f"the list of uncommitted objects of {iso(self.created_us)} is older than the minimum age, so"
+            " objects that became uncommitted after the list was created may be shown as garbage"
+        ]
+
 
 def find_run(namespace: NamespaceReader, *, as_of_us: int, max_age_seconds: int) -> StagedRun:
     """The newest run in the namespace. Only the newest counts (golden/README.md, risk-2).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from lakeplan.cli.commands.explain import NamespaceOptions
 from lakeplan.errors import LakeplanError, PermissionDenied
 from lakeplan.explain.explain import Known, Question, World, explain, explain_addresses
 from lakeplan.explain.search import BranchStaging
-from lakeplan.formats.namespace import is_candidate_key
+from lakeplan.formats.namespace import REFS_MANIFEST_KEY, is_candidate_key
 from lakeplan.simulation.inputs import read_refs_dump
 from lakeplan.simulation.observing import Addresses
 from lakeplan.stores.open import open_namespace
@@ -122,6 +123,18 @@ def it_finds_what_protects_an_object_under_another_path(tmp_path: Path, known: K
     assert found["kind"] == "object"
     assert found["verdicts"][0]["status"] == "expired"
     assert len(found["protected_by"]) == 1
+
+
+def it_says_what_was_written_too_early(tmp_path: Path) -> None:
+    history = replace(COPIED, staged=["data/y"], staged_age=0.5)
+    url, rules = write_namespace(tmp_path / "ns", history), tmp_path / "rules.json"
+    rules.write_text(json.dumps(GcRules(10).to_body()))
+    at = NOW.timestamp() - 86400
+    os.utime(tmp_path / "ns" / REFS_MANIFEST_KEY, (at, at))
+    for min_age, told in (("1h", 2), ("18h", 1), ("36h", 0)):
+        world = NamespaceOptions(rules=rules, min_age=min_age).world(url, NOW)
+        notes = explain(world, Question("data/stray", kind="address"), Silent())["notes"]
+        assert sum("older than the minimum age" in note for note in notes) == told
 
 
 def it_asks_what_an_address_may_mean_although_the_question_names_it_too(tmp_path: Path) -> None:

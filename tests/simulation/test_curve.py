@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError, UsageError
+from lakeplan.formats.namespace import REFS_MANIFEST_KEY
 from lakeplan.retention.rules import Varied
 from lakeplan.simulation.curve import CurveRequest, curve, of_namespace
 from lakeplan.simulation.runners import Runners
@@ -151,6 +153,17 @@ class DescribeADrawnHistory:
             (1, 100),  # expired, and old enough in half a day
             (2, 30),
         ]
+
+    def it_says_what_was_written_too_early(self, runners: Runners, tmp_path: Path) -> None:
+        history = History(LINE, {"main": "d"}, {}, staged=["data/3"], staged_age=1.5)
+        namespace = open_namespace(write_namespace(tmp_path / "ns", history))
+        at = NOW.timestamp() - 2 * 86400
+        os.utime(tmp_path / "ns" / REFS_MANIFEST_KEY, (at, at))
+        request = CurveRequest(GcRules(7), NOW)
+        for listing, told in ((True, 2), (False, 0)):
+            given_ = of_namespace(request, namespace, listing=listing, max_uncommitted_age_seconds=2 * 86400)
+            notes = curve(request, given_, runners, Silent())["warnings"]
+            assert sum("older than the minimum age" in note for note in notes) == told
 
     def it_has_nothing_to_say_of_a_repository_that_holds_nothing(self, runners: Runners) -> None:
         found = run(History((Snapshot("a", 3),), {"main": "a"}), CurveRequest(GcRules(7), NOW), runners)

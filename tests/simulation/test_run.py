@@ -271,6 +271,7 @@ class DescribeStagedData:
         with pytest.raises(LakeplanError, match=r"1 day, 12:00:00 old"):
             run(history, runners, MAIN_7)
         result = run(history, runners, MAIN_7, max_uncommitted_age_seconds=2 * 86400)
+        assert any("became uncommitted after" in text for text in result.summary["warnings"])
         assert result.summary["uncommitted"]["files"] == 1
 
 

@@ -32,7 +32,7 @@ from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import to_us
 from lakeplan.review.selection import read_all_refs
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history, read_rules
-from lakeplan.simulation.listings import find_run
+from lakeplan.simulation.listings import StagedRun, find_run
 from lakeplan.simulation.observing import Addresses, known_as
 from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import NamespaceReader
@@ -122,30 +122,32 @@ class NamespaceOptions:
         max_age = timedelta(seconds=parse_age("--max-uncommitted-age", self.max_uncommitted_age))
         namespace = open_namespace(url, endpoint_url=self.endpoint_url, region=self.region)
         book = known_as(namespace.url, self.storage_namespace)
-        staging = run_staging(namespace, book, as_of, max_age)
+        run = find_run(namespace, as_of_us=to_us(as_of), max_age_seconds=int(max_age.total_seconds()))
+        history, young_from_us = read_history(namespace), to_us(as_of - min_age)
         return World(
             name=namespace.url,
-            graph=read_history(namespace).graph,
+            graph=history.graph,
             rule_sets=[ExplainedRules(name, read_rules(path)) for name, path in paths.items() if path],
             metadata=NamespaceMetadata(namespace),
             addresses=book,
-            staging=staging,
+            staging=run_staging(namespace, book, run),
             as_of=as_of,
             zone=parse_zone(self.time_zone),
-            young_from_us=to_us(as_of - min_age),
+            young_from_us=young_from_us,
             stored=lambda address: _stored(namespace, address),
-            notes=() if staging.run_id is not None else (NO_RUN,),
+            notes=(
+                *(() if run.run_id is not None else (NO_RUN,)),
+                *history.warnings(young_from_us),
+                *run.warnings(young_from_us),
+            ),
         )
 
 
-def run_staging(
-    namespace: NamespaceReader, book: Addresses, as_of: datetime, max_age: timedelta
-) -> RunStaging:
-    """The newest run, with every address that it protects."""
+def run_staging(namespace: NamespaceReader, book: Addresses, run: StagedRun) -> RunStaging:
+    """A run, with every address that it protects."""
     # pyarrow takes longer to import than a commit takes to explain.
     from lakeplan.formats.collector import read_uncommitted
 
-    run = find_run(namespace, as_of_us=to_us(as_of), max_age_seconds=int(max_age.total_seconds()))
     protected: set[str] = set()
     for key in run.files:
         for address in read_uncommitted(namespace.read(key), name=f"{namespace.url}/{key}"):
