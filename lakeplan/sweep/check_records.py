@@ -100,10 +100,14 @@ def _runs(site: Site) -> Iterator[_Run]:
         prefix = old if row["by"] == "the old collector" else f"{UnifiedRun(row['run_id']).prefix}deleted/"
         yield _Run({"run_id": row["run_id"], "by": row["by"], "started": row["started"]}, prefix=prefix)
     for mark_id in mark_ids(site.store, SWEEPS_PREFIX):
-        if official_run(site.store, mark_id) is not None:
-            continue  # the official collector wrote its own report
-        if (mark := _mark(site, mark_id)) is not None:
+        summary = None
+        try:
+            if official_run(site.store, mark_id) is not None:
+                continue  # the official collector wrote its own report
             summary = read_summary(site.store, mark_id)
+        except FormatError as error:
+            _log.warning("could not read all records of a sweep: %s", error)
+        if (mark := _mark(site, mark_id)) is not None:
             started = "" if summary is None else summary["at"]
             yield _Run({"run_id": mark_id, "by": "lakeplan", "started": started}, mark=mark)
 

@@ -326,6 +326,16 @@ def it_names_the_quarantine_that_has_a_copy(world: SweepWorld, repo: LakeReposit
     assert [row["collector_run"]["run_id"] for row in rows] == [moved, moved]
 
 
+@pytest.mark.parametrize("record", ["summary.json", "official.json"])
+def it_finds_what_is_missing_in_spite_of_a_damaged_record_of_the_sweep(
+    world: SweepWorld, repo: LakeRepository, moved: str, record: str
+) -> None:
+    hold_all(repo)
+    (repo.folder / sweep_prefix(moved) / record).write_bytes(b"damaged")
+    rows = checked(world)["findings"]
+    assert [(row["quarantine"], row["collector_run"]["run_id"]) for row in rows] == [(moved, moved)] * 2
+
+
 def it_compares_a_quarantine_with_its_records(world: SweepWorld, repo: LakeRepository, moved: str) -> None:
     row = checked(world)
     assert row["complete"]
