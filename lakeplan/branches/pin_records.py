@@ -238,9 +238,7 @@ def read_stored(reader: LakeFSReader, repository: str, *, list_pins: bool = Fals
         return StoredRules(raw, raw)
     live = reader.list_pins(repository)
     others = tuple(branch for branch in live if not may_be_pin(branch))
-    bare = raw
-    if raw is not None:
-        bare = without_entries(raw, _entries(raw, others))
+    bare = None if raw is None else without_entries(raw, _entries(raw, others))
     return StoredRules(raw, bare, tuple(b for b in live if may_be_pin(b)), others)
 
 

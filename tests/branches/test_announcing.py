@@ -10,7 +10,7 @@ import pytest
 
 from lakeplan.branches.announce import HINT, TITLE, TRIES, Exempted, ExemptOptions, Noticed, exempt_branch
 from lakeplan.branches.notices import Exemption, Notice, read_exemptions, read_notices
-from lakeplan.errors import WriteConflict
+from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.values.notify import Item, SentMessage
 from lakeplan.values.settings import BranchSettings, Policy
 
@@ -200,6 +200,18 @@ class DescribeAnExemption:
         options = ExemptOptions("feature-2", NOW + timedelta(days=5_000))
         exempt_branch(desired, options, world.readers(), world.state, ahead)
         assert read_exemptions(world.state, KEY)[0].keys() == {"feature-1", "feature-2"}
+
+    def it_needs_no_time_of_the_server(self, world):
+        asked = []
+
+        def fail(repository: str) -> datetime:
+            asked.append(repository)
+            raise LakeplanError("no answer")
+
+        world.lakefs.server_time = fail
+        self.exempt(world, NOW + timedelta(days=9))
+        assert read_exemptions(world.state, KEY)[0].keys() == {"feature-1"}
+        assert asked == ["analytics"]
 
     def it_is_removed_from_a_branch_that_is_gone(self, world):
         self.exempt(world, NOW + timedelta(days=9))

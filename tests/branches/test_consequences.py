@@ -70,8 +70,18 @@ def it_looks_ahead_until_all_that_exists_is_past_the_default_days():
     assert moments_of(7)[SETTLED] == 30
     assert moments_of(-5)[SETTLED] == 30
     assert moments_of(40, head_age=-3)[SETTLED] == 45  # a commit of a clock that is ahead
+    assert moments_of(-5, head_age=-29)[SETTLED] == 31
     nothing = consequences(graph({}, {}), [], GcRules(40), NOW, UTC)
     assert nothing.moments[SETTLED] == NOW + timedelta(days=42)
+
+
+def it_counts_days_in_the_time_zone_of_the_server():
+    as_of = datetime(2022, 3, 31, 12, tzinfo=UTC)  # in New York clocks went forward on 2022-03-13
+    head = (NOW - as_of + timedelta(days=21, minutes=-30)) / timedelta(days=1)
+    drawn = graph({"m": (head - 21, ""), "p": (head + 20, ""), "h": (head, "p")}, {"main": "m", "dev": "h"})
+    rules = GcRules(21, {"dev": 90})
+    for zone, lost in ((UTC, 0), (ZoneInfo("America/New_York"), 2)):
+        assert consequences(drawn, ["dev"], rules, as_of, zone).totals(None)["now"].commits == lost
 
 
 def it_says_that_nothing_follows_a_branch_that_is_not_in_the_history():
@@ -106,7 +116,7 @@ class DescribeALineWithACommitThatStays:
         ids=["made from main's HEAD", "one ahead of main", "another HEAD on the line"],
     )
     def it_sees_the_tags_below_it(self, commits, branches, follow):
-        tags = [Tag("v1", "tagged")]
+        tags = [Tag("v1", "tagged"), Tag("kept", "h")]
         found = consequences(graph(commits, branches), ["release"], self.RULES, NOW, UTC, tags)
         follows = found.by_branch(None)["release"]
         assert follows.tags == ("v1",)
@@ -119,6 +129,9 @@ class DescribeALineWithACommitThatStays:
         found = consequences(drawn, ["release"], self.RULES, NOW, UTC)
         result = ImpactResult({found.metaranges()["rtagged"]: Amount(3, 300)})
         assert found.by_branch(result)["release"].objects == 3
+        marked = [bool(mask >> 2 * len(MOMENTS)) for mask in found.masks]
+        assert dict(zip(drawn.ids, marked, strict=True)) == {"a": True, "tagged": True, "m": True, "h": False}
+        assert found.transitions()["branch:release"].before == 1 << 2 * len(MOMENTS)
 
     def it_puts_a_tag_beside_the_branch_with_the_most_days(self):
         drawn = graph(self.AHEAD, {"main": "r", "early": "r", "release": "r"})
@@ -155,6 +168,7 @@ class Steps(array):
 def it_may_take_a_while_until_anything_follows():
     totals = consequences(graph(HISTORY, BRANCHES), ["feature"], GcRules(21), NOW, UTC).totals(None)
     assert [t.commits for t in totals.values()] == [0, 0, 1, 1]
+    assert [t.objects for t in totals.values()] == [0, 0, None, None]
 
 
 def it_counts_objects_for_each_branch_and_all_together():
@@ -260,17 +274,24 @@ class DescribeSafety:
         assert self.until(rules, heads, "feature", "other") == self.after(10, 21)
 
     def it_counts_the_fewest_days_of_branches_at_the_same_head(self):
-        rules, heads = GcRules(21, {"main": 3, "lakeplan-pin-f2": 0}), {"main": "f2", "feature": "f2"}
+        rules, heads = GcRules(21, {"main": 3, "next": 5}), {"main": "f2", "next": "f2", "feature": "f2"}
         assert self.until(rules, heads, "feature") == self.after(10, 3)
         assert self.until(replace(rules, default_retention_days=2), heads, "feature") == self.after(10, 2)
+
+    def it_counts_the_default_days_of_a_pin_at_the_head_whatever_its_rule(self):
+        pin, head = "lakeplan-pin-abababababab", "ab" * 8
+        drawn = graph({**HISTORY, head: (10, "f1")}, {"main": "b", pin: head, "feature": head})
+        until = safe_until(drawn, ["feature"], GcRules(21, {pin: 0}), UTC)["feature"]
+        assert until + timedelta(microseconds=1) == self.after(10, 21)
 
     def it_counts_calendar_days_where_clocks_change(self):
         zone = ZoneInfo("Europe/Berlin")
         head = datetime(2026, 3, 20, 12, tzinfo=zone).astimezone(UTC)
-        drawn = graph({"a": ((NOW - head) / timedelta(days=1), "")}, {"feature": "a"})
-        until = safe_until(drawn, ["feature"], GcRules(21), zone)["feature"]
-        # An hour was skipped on the way: 21 days by the calendar are 503 hours.
-        assert abs(until - (head + timedelta(hours=503))) < timedelta(seconds=2)
+        for heads in ({"feature": "a"}, {"feature": "a", "main": "a"}):
+            drawn = graph({"a": ((NOW - head) / timedelta(days=1), "")}, heads)
+            until = safe_until(drawn, ["feature"], GcRules(21), zone)["feature"]
+            # An hour was skipped on the way: 21 days by the calendar are 503 hours.
+            assert abs(until - (head + timedelta(hours=503))) < timedelta(seconds=2)
 
     def it_has_no_end_without_rules_or_in_any_calendar(self):
         drawn = graph(HISTORY, BRANCHES)

@@ -70,7 +70,14 @@ class DescribeTheHistoryOfAnExemption:
     def steps(world) -> list[tuple[str, dict[str, int]]]:
         return [(s.status, dict(s.counts)) for run in list_runs(world.state).runs for s in run.steps]
 
-    def it_has_one_that_was_killed_after_the_exemption_was_recorded(self, idle, killed):
+    @staticmethod
+    def last(world) -> tuple[str, str]:
+        """The HEAD and the message of the newest record."""
+        run = list_runs(world.state).runs[0]
+        step = json.loads(world.state.records[f"history/{run.run_id}.json"].data)["repositories"][KEY]
+        return step["branches"]["feature-1"]["head"], step["message"]
+
+    def it_has_one_whose_run_ended_once_the_exemption_was_recorded(self, idle, killed):
         idle.kill_after(2)  # the history, then the exemption
         with pytest.raises(killed):
             exempt(idle, "feature-1", 30)
@@ -78,6 +85,7 @@ class DescribeTheHistoryOfAnExemption:
         assert "feature-1" in read_exemptions(idle.state, KEY)[0]
         assert self.steps(idle) == [("pending", {"pending": 1})]
         assert list_runs(idle.state).runs[0].finished_at is None
+        assert self.last(idle)[0] == idle.lakefs.branches["feature-1"].commit_id
         exempt(idle, "feature-1", 30)
         assert self.steps(idle) == [("applied", {"exempted": 1}), ("pending", {"pending": 1})]
 
@@ -97,6 +105,7 @@ class DescribeTheHistoryOfAnExemption:
             exempt(idle, "feature-1", 30)
         assert self.steps(idle) == [(status, {status: 1})]
         assert list_runs(idle.state).runs[0].finished_at is not None
+        assert self.last(idle) == (idle.lakefs.branches["feature-1"].commit_id, str(error))
 
 
 class DescribeAPeriod:
@@ -363,7 +372,7 @@ class DescribeAnExemption:
         assert read_exemptions(idle.state, KEY) == ({}, None)
 
     def it_says_that_there_is_none_to_remove(self, idle):
-        with pytest.raises(UsageError, match="has no exemption"):
+        with pytest.raises(UsageError, match=f"of {KEY} has no exemption"):
             exempt(idle, "feature-1", None)
         exempt(idle, "feature-1", 1)
         idle.clock.wait(2)

@@ -130,9 +130,12 @@ class DescribeTheRecord:
     def it_reads_what_it_wrote(self) -> None:
         state = MemoryState()
         assert read_pin_record(state, KEY) == PinRecord()
-        first = self.write(state, Pin(B, 0, ("tag v1",)), Pin(A), record=PinRecord(config_hash="h"))
+        held = Pin(B, 0, ("tag v1", "hold on branch main"))
+        first = self.write(state, held, Pin(A), record=PinRecord(config_hash="h"))
         found = read_pin_record(state, KEY)
-        assert found == PinRecord((Pin(A), Pin(B, 0)), "h", first.version)
+        assert found == PinRecord((Pin(A), Pin(B, 0, ("hold on branch main",))), "h", first.version)
+        (stored,) = state.records.values()
+        assert stored.data.startswith(b'{\n  "at": "2026-03-31T12:00:00Z",\n  "config_hash": "h",\n')
         assert found.commit_ids == {A, B}
         assert self.write(state, record=found).pins == ()
         assert read_pin_record(state, KEY).pins == ()
@@ -163,6 +166,7 @@ class DescribeTheRecord:
         self.write(state, Pin(A))
         known = PinRecords(state)
         assert known.of(KEY).pins == (Pin(A),)
+        state.read = lambda key: pytest.fail(f"read {key}")  # type: ignore[method-assign]
         assert known.of("prod/other") == PinRecord()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -84,13 +85,20 @@ ALONE = history("""
 """)
 
 
-def release(lake: Lake, branch: str = "dev", commit: str = X2, *, known: bool = True) -> MemoryState:
+def release(
+    lake: Lake,
+    branch: str = "dev",
+    commit: str = X2,
+    *,
+    known: bool = True,
+    surveyed: GcRules | None = None,
+) -> MemoryState:
     state = MemoryState()
     days = {} if lake.rules is None else lake.rules.branches
     pins = tuple(replace(pin, days=days.get(pin.name)) for pin in lake.pins)
     write_pin_record(state, KEY, PinRecord(pins if known else (), "h"), run_id="r0", at=NOW)
     run = Run("r1", {}, lambda: NOW, lambda _: False, sleep=slept.append)
-    one = PinRelease(KEY, lake, lake, state, run, ZONE)  # type: ignore[arg-type]
+    one = PinRelease(KEY, lake, lake, state, run, ZONE, surveyed)  # type: ignore[arg-type]
     one.before_deleting(branch, commit)
     return state
 
@@ -124,12 +132,35 @@ def it_reads_no_history_for_branches_that_are_not_pinned(reads: list[Any]) -> No
     rules = GcRules(35, {pin_name(X2): 0})
     release(Lake(ALONE, rules, Pin(X2, 0)), "main", "m1")  # another commit
     release(Lake(ALONE, rules, Pin(X2, 0)), known=False)  # not on record
+    release(Lake(ALONE, rules, Pin(X2, 0)), known=False, surveyed=GcRules(35))  # nor in the rules
     release(Lake(ALONE, GcRules(35), Pin(X2)))  # the default days already
     release(Lake(ALONE, None, Pin(X2)))  # nothing is collected
     gone = Lake(ALONE, rules, Pin(X2, 0))
     gone.list_pins = lambda repository: []  # type: ignore[method-assign]
     release(gone)
     assert reads == []
+
+
+def it_refuses_for_a_pin_that_only_the_rules_name() -> None:
+    """As after the state was lost: nothing says what its rule of 0 days would cost."""
+    rules = GcRules(35, {pin_name(X2): 0})
+    lake = Lake(ALONE, rules, Pin(X2, 0))
+    with pytest.raises(GateRefused, match=f"commit of pin {pin_name(X2)}, of which the state has no record"):
+        release(lake, known=False, surveyed=rules)
+    assert lake.written == []
+
+
+def it_releases_no_pin_without_a_rule_among_others_with_one(reads: list[Any]) -> None:
+    lake = Lake(ALONE, GcRules(35, {pin_name("3" * 64): 0}), Pin(X2), Pin("3" * 64, 0))
+    release(lake)
+    assert lake.written == reads == []
+
+
+def it_removes_rules_from_the_repository_that_it_is_given() -> None:
+    removed: list[str] = []
+    server = SimpleNamespace(writer=SimpleNamespace(delete_gc_rules=removed.append))
+    pin_records.store_rules(server, "lake", None)  # type: ignore[arg-type]
+    assert removed == ["lake"]
 
 
 def it_refuses_when_the_default_days_would_cost_other_commits(monkeypatch: pytest.MonkeyPatch) -> None:

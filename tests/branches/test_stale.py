@@ -93,6 +93,11 @@ def it_takes_a_young_branch_that_a_policy_lets_go_and_never_the_default_branch()
     assert stale_branches(graph(HISTORY, {"main": "m", "fresh": "new"}), "main", (), None, NOW, UTC) is None
 
 
+def it_takes_no_pin_for_stale():
+    commits, pin = {**HISTORY, "ab" * 8: (60, "a")}, {"lakeplan-pin-abababababab": "ab" * 8}
+    assert found_in(commits, {**BRANCHES, **pin}).names == ("stale",)
+
+
 def it_counts_the_longest_idle_of_very_many_within_the_bits_there_are():
     commits = {"a": (500.0, ""), **{f"c{i}": (100.0 + i, "a") for i in range(100)}}
     stale = found_in(commits, {"main": "a", **{f"b{i:03}": f"c{i}" for i in range(100)}})
@@ -108,11 +113,11 @@ def it_does_not_count_what_a_kept_dangling_commit_holds():
 
 
 def it_gives_each_counted_branch_a_bit_of_its_own_and_all_else_that_is_kept_one():
-    commits = {**HISTORY, "past": (70, "a"), "old": (60, "past"), "older": (80, "a")}
+    commits = {**HISTORY, "past": (70, "first"), "old": (60, "past"), "older": (80, "a"), "first": (75, "a")}
     stale = found_in(commits, {**BRANCHES, "longest": "older"}, rules=GcRules(7))
     assert stale.names == ("longest", "stale")
     masks = dict(zip(stale.graph.ids, stale.masks, strict=True))
-    assert masks == {"older": 1, "old": 2, "a": 4, "m": 4, "new": 4, "past": 0}
+    assert masks == {"older": 1, "old": 2, "a": 4, "m": 4, "new": 4, "past": 0, "first": 0}
     assert stale.metaranges() == {f"r{name}": mask for name, mask in masks.items() if mask}
     assert stale.transitions() == {"longest": Transition(1, 0b110), "stale": Transition(2, 0b101)}
     assert stale.only_here(None) == {
