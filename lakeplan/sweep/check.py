@@ -463,7 +463,7 @@ def _sizes(site: Site, objects: Sequence[NamedObject]) -> list[int | None]:
 
 
 def _findings(site: Site, history: _History, confirmed: _Confirmed) -> list[FindingRow]:
-    gone = {one.address for one, size in confirmed.lost if size is None}
+    gone = {one.address: one.size_bytes for one, size in confirmed.lost if size is None}
     runs = last_runs(site, gone) if gone else {}
     copies = copies_of(site, gone) if gone else {}
     return [

@@ -112,14 +112,15 @@ def _runs(site: Site) -> Iterator[_Run]:
             yield _Run({"run_id": mark_id, "by": "lakeplan", "started": started}, mark=mark)
 
 
-def copies_of(site: Site, addresses: Collection[str]) -> dict[str, str]:
-    """The newest mark whose quarantine has a copy, by address."""
+def copies_of(site: Site, sizes: Mapping[str, int]) -> dict[str, str]:
+    """The newest mark whose quarantine has a copy of this size, by address."""
     mark_of: dict[str, str] = {}
     for mark_id in sorted(mark_ids(site.store, QUARANTINE_PREFIX)):
         prefix = f"{QUARANTINE_PREFIX}{mark_id}/"
-        for some in batches(sorted(addresses), FIND_AT_ONCE):
+        for some in batches(sorted(sizes), FIND_AT_ONCE):
             copies = site.store.find([prefix + address for address in some])
-            mark_of |= {key.removeprefix(prefix): mark_id for key in copies}
+            found = ((key.removeprefix(prefix), copy.size) for key, copy in copies.items())
+            mark_of |= {address: mark_id for address, size in found if size == sizes[address]}
     return mark_of
 
 

@@ -324,6 +324,8 @@ def it_names_the_quarantine_that_has_a_copy(world: SweepWorld, repo: LakeReposit
     rows = checked(world)["findings"]
     assert [row["quarantine"] for row in rows] == [moved, moved]
     assert [row["collector_run"]["run_id"] for row in rows] == [moved, moved]
+    os.truncate(copies(repo, moved)[0], 1)  # a restore refuses it
+    assert sorted(row["quarantine"] for row in checked(world)["findings"]) == ["", moved]
 
 
 @pytest.mark.parametrize("record", ["summary.json", "official.json"])
