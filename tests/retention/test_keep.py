@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import LakeplanError
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keep import KEEPS, Keep, KeepRules, held_prefixes, keep_masks
+from lakeplan.retention.keep import (
+    KEEPS,
+    Keep,
+    KeepRules,
+    _without_entries,
+    held_prefixes,
+    keep_masks,
+    reachable,
+    tags_on,
+)
 from lakeplan.values.repository import Branch, Refs, Tag
 from lakeplan.values.rules import NO_RULES, GcRules
 from lakeplan.values.sweep import HeldCommit, Hold
@@ -339,3 +348,56 @@ def it_counts_every_commit_as_kept_before_where_no_rules_were_set() -> None:
     assert kept(refs, rules_of(5, before=NO_RULES), Keep.BEFORE) == "h p q r"
     assert kept(refs, rules_of(5, before=None), Keep.BEFORE) == ""
     assert kept(refs, rules_of(5, before=NO_RULES)) == "h p"
+
+
+def it_keeps_what_is_kept_with_or_without_pins() -> None:
+    refs, pin = (
+        draw_refs("""
+                 -> root 50
+                 -> x1   40 root
+            pin  -> x2   31 x1
+            main -> m1    1 root
+    """),
+        "pin",
+    )
+    rules = replace(rules_of(35), stored=GcRules(35, {pin: 0}))
+    assert kept(refs, rules, Keep.SERVER) == "m1 root x2", "no days stop the walk at the pin"
+    assert kept(refs, replace(rules, pins=frozenset({pin})), Keep.SERVER) == "m1 root x1 x2"
+
+
+def it_takes_only_the_entries_of_pins_out_of_each_rule_set() -> None:
+    rules = replace(
+        rules_of(7, expanded=GcRules(9, {"dev": 1, "pin": 0}), before=GcRules(1), pins=frozenset({"pin"})),
+        stored=GcRules(7, {"main": 3, "pin": 0}),
+    )
+    without = replace(rules, stored=GcRules(7, {"main": 3}), expanded=GcRules(9, {"dev": 1}), before=None)
+    assert _without_entries(rules) == without
+    assert _without_entries(replace(rules, expanded=None)) == replace(without, expanded=None)
+
+
+MERGES = """
+             -> a 9
+             -> b 8 a
+             -> c 7 a
+             -> x 6
+             -> y 6
+        dev  -> d 5 x b c y
+             -> e 4 b
+        fix  -> f 3 b e
+        main -> m 1
+"""
+
+
+def it_reaches_every_ancestor_where_lines_meet_again() -> None:
+    refs = draw_refs(MERGES)
+    commits = {commit.id: commit for commit in refs.commits}
+    assert reachable(commits, ["d"]) == set("abcdxy")
+    assert reachable(commits, ["f", "d", "f", "gone"]) == set("abcdefxy")
+
+
+def it_finds_the_tags_where_lines_meet_again() -> None:
+    refs = replace(draw_refs(MERGES), tags=tuple(Tag(f"at-{id}", id) for id in "abfym"))
+    assert tags_on(refs, "main") == {
+        "dev": ("at-a", "at-b", "at-y"),
+        "fix": ("at-a", "at-b", "at-f"),
+    }

@@ -71,6 +71,18 @@ def it_names_the_branch_whose_margin_or_pattern_keeps_it() -> None:
     refs = line()
     assert names_of(refs, 8, margin_hours=26) == {"q": ["branch main"]}
     assert names_of(refs, expanded=GcRules(10)) == {"q": ["branch main"]}
+    assert names_of(refs, expanded=GcRules(8), margin_hours=26) == {"q": ["branch main"]}
+
+
+def it_names_the_branch_whose_newest_commits_are_kept() -> None:
+    place = CommitGraph.from_refs(line()).index["r"]
+    assert names_of(line(), newest={"main": frozenset({place})}) == {"r": ["branch main"]}
+
+
+def it_names_ten_branches_for_a_commit() -> None:
+    many = " ".join(f"b{n:02}" for n in range(12))
+    refs = draw_refs(LINE.replace("main", many))
+    assert names_of(refs, 8, margin_hours=26) == {"q": [f"branch b{n:02}" for n in range(10)]}
 
 
 def it_names_the_largest_and_counts_the_others_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +93,17 @@ def it_names_the_largest_and_counts_the_others_as_one(monkeypatch: pytest.Monkey
         "q": ["hold (others)", "hold branch main"],
         "r": ["hold (others)", "hold branch main"],
     }
+
+
+def it_names_what_keeps_most_commits_before_what_is_first_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NAMES", 1)
+    recorded = (HeldCommit("tag", "zz", "q"), HeldCommit("tag", "zz", "r"))
+    assert names_of(line(), holds=(Hold("commit", "q"),), recorded=recorded) == {
+        "q": ["hold (others)", "hold tag zz"],
+        "r": ["hold tag zz"],
+    }
+    same = names_of(line(), holds=(Hold("tag", "v1"), Hold("commit", "q")))
+    assert same == {"q": ["hold commit q"], "r": ["hold (others)"]}
 
 
 def it_leaves_bits_for_other_repositories() -> None:
