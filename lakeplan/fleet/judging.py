@@ -18,8 +18,6 @@ from lakeplan.values.settings import Policy
 from lakeplan.values.simulation import Amount, total_of
 
 PERIODS = (1, 7, 14, 30, 60, 90, 180, 365)
-SAFE_DAYS = 30
-"""The minimum number of days for rules whose numbers of days are impossible."""
 STALE_NAMED = 20
 Z = 1.96
 """Standard deviations for a confidence of 95 %."""
@@ -154,13 +152,12 @@ def sound_policies(policies: Sequence[Policy]) -> tuple[Policy, ...]:
 
 
 def sound(rules: GcRules, unknown: Collection[str]) -> GcRules:
-    """Return rules that a tree can have and that do not keep less. Days below 1 become the greatest valid
-    number, at least ``SAFE_DAYS``. Rules for ``unknown`` branches are dropped."""
-    days = [rules.default_retention_days, *rules.branches.values()]
-    safe = max([SAFE_DAYS, *(one for one in days if 1 <= one <= MAX_DAYS)])
+    """Return rules that a tree can have and that do not keep less. Days below 1 become ``MAX_DAYS``, because
+    with fewer, the server's walk could stop early where it does not now. Rules for ``unknown`` branches are
+    dropped."""
 
     def of(one: int) -> int:
-        return safe if one < 1 else min(one, MAX_DAYS)
+        return MAX_DAYS if one < 1 else min(one, MAX_DAYS)
 
     branches = {name: of(one) for name, one in rules.branches.items() if name not in unknown}
     return GcRules(of(rules.default_retention_days), branches)

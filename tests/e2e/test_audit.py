@@ -97,7 +97,7 @@ def it_writes_a_tree_that_keeps_no_less(audit: Audit, tmp_path: Path, world: Wor
     assert resolved.keys() == {"one", "two"}
     two = resolved["two"]
     assert isinstance(two, GcDesired)
-    assert two.default_retention_days == 30
+    assert two.default_retention_days == 36_500
     assert run(["validate", "-C", str(folder), "-q"]) == 0
     code, _, err = audit("--write", folder)
     assert (code, "already has a tree" in err) == (1, True)

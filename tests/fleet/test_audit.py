@@ -28,7 +28,7 @@ from lakeplan.tree.schemas import load_schema
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Repository
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import MAX_DAYS, GcRules
 from lakeplan.values.settings import Policy, Stored
 from lakeplan.values.sweep import Versions
 from tests.commits_csv import read_commits_csv
@@ -247,7 +247,7 @@ def it_names_stored_nonsense_and_mends_it(lake: Lake, repo: LakeRepository) -> N
         "0 retention days by default",
         "there is a rule for branch 'gone', which does not exist",
     ]
-    assert sound_rules(row) == GcRules(30, {"main": 30})  # type: ignore[arg-type]
+    assert sound_rules(row) == GcRules(MAX_DAYS, {"main": MAX_DAYS})  # type: ignore[arg-type]
 
 
 def it_names_stale_branches(lake: Lake, repo: LakeRepository) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 import shlex
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.fleet.judging import MAX_DAYS, SAFE_DAYS, advice_of, interval, share_percent, sound
+from lakeplan.fleet.judging import MAX_DAYS, advice_of, interval, share_percent, sound
+from lakeplan.retention.graph import CommitGraph
+from lakeplan.retention.rules import ServerWalk
+from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import GcRules
 
 DAYS = st.integers(-(2**31), 2**31 - 1)
@@ -49,8 +53,23 @@ def it_makes_rules_that_keep_no_less(default: int, branches: dict[str, int]) -> 
         days = stored.days_for(name)
         assert 1 <= made.days_for(name) <= MAX_DAYS
         assert made.days_for(name) >= min(days, MAX_DAYS)
-        assert days >= 1 or made.days_for(name) >= SAFE_DAYS
     assert "c" not in made.branches
+
+
+@pytest.mark.parametrize(("main", "feature"), [("a", "b"), ("b", "a")])
+def it_makes_rules_whose_walk_does_not_stop_earlier(main: str, feature: str) -> None:
+    """``p`` is only in the walk from ``feature``, which a walk from ``main`` with fewer days could stop."""
+    now = datetime(2026, 3, 31, tzinfo=timezone.utc)
+    ages = {"r": (70, ""), "p": (69, "r"), main: (64, "p"), "f": (13, "p"), feature: (2, "f")}
+    commits = tuple(
+        Commit(name, int((now - timedelta(days=age)).timestamp()) * 10**6, "", tuple(parent))
+        for name, (age, parent) in ages.items()
+    )
+    graph = CommitGraph.from_refs(Refs(commits, (Branch("main", main), Branch("feature", feature)), ()))
+    stored = GcRules(14, {"main": 0})
+    kept, made = (ServerWalk(graph, of).active(now, timezone.utc) for of in (stored, sound(stored, ())))
+    assert kept[graph.index["p"]]
+    assert all(new or not old for old, new in zip(kept, made, strict=True))
 
 
 def it_quotes_a_repository_in_commands() -> None:
