@@ -72,6 +72,7 @@ MODULES = {
         "tests/formats/sstable/test_block.py",
         "tests/formats/sstable/test_checksum.py",
         "tests/formats/sstable/test_reader.py",
+        "tests/formats/sstable/test_writer.py",
     ],
     "lakefs/transport": [
         "tests/lakefs/test_client.py",
@@ -95,6 +96,8 @@ MODULES = {
     "retention/keepers": ["tests/retention/test_keepers.py"],
     "retention/patterns": ["tests/retention/test_globs.py", "tests/retention/test_patterns.py"],
     "retention/rules": [
+        "tests/branches/test_consequences.py",
+        "tests/retention/test_curve.py",
         "tests/retention/test_documented.py",
         "tests/retention/test_limits.py",
         "tests/retention/test_server.py",

@@ -381,9 +381,9 @@ MERGES = """
              -> c 7 a
              -> x 6
              -> y 6
-        dev  -> d 5 x b c y
              -> e 4 b
         fix  -> f 3 b e
+        dev  -> d 5 x b c y
         main -> m 1
 """
 
