@@ -136,3 +136,11 @@ def it_never_lets_the_collector_take_what_is_younger_than_the_mark_s_cutoff(
 def it_asks_for_an_age_that_the_collector_does_not_take_for_its_default() -> None:
     mark = replace(a_mark({}), cutoff=NOW)
     assert min_age_seconds(cutoff=mark.cutoff, now=NOW - timedelta(days=2)) == 1
+
+
+def test_ages_leave_the_job_five_minutes_to_start() -> None:
+    official = SweepSettings(engine="lakefs-spark-client", min_age_seconds=9)
+    assert candidate_age_seconds(official) == 9 + 301
+    assert candidate_age_seconds(replace(official, engine="builtin")) == 9
+    cutoff = NOW - timedelta(days=1, microseconds=1)
+    assert min_age_seconds(cutoff=cutoff, now=NOW) == 86400 + 1 + 300
