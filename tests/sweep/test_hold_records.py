@@ -489,6 +489,7 @@ GOOD = {"kind": "branch", "name": "ma*", "commit": "c3", "until": None}
         ("c3.json", {**GOOD, "commit": "c2"}),
         ("c3.json", {**GOOD, "until": "soon"}),
         ("c3.json", {**GOOD, "until": 7}),
+        ("c3.json", {**GOOD, "at": "2026-03-31T12:00:00Z", "until": "soon"}),
         ("c3.json", {key: GOOD[key] for key in ("kind", "name", "commit")}),
         ("c3.json", []),
         ("c3.json", "x"),
