@@ -32,6 +32,7 @@ from lakeplan.sweep.inspection import (
     all_others,
     inspect_repository,
     marked_on_branches,
+    newest_kept,
     only_new,
     read_others,
     recheck_request,
@@ -48,7 +49,7 @@ from lakeplan.values.desired import (
     ServerConfig,
     Source,
 )
-from lakeplan.values.pins import pin_name
+from lakeplan.values.pins import Kept, pin_name
 from lakeplan.values.repository import Branch, Refs, Repository, StoredObject, Tag
 from lakeplan.values.rules import NO_RULES, GcRules
 from lakeplan.values.sweep import HeldCommit, Hold, Part, SweepSettings, UncommittedRun
@@ -635,3 +636,21 @@ class DescribeMarkedObjectsOnBranches:
         with pytest.raises(LakeplanError, match="denied") as caught:
             self.found(LakeplanError("denied", where=where), monkeypatch)
         assert caught.value.where == named
+
+
+def it_keeps_the_newest_commits_of_each_branch_in_the_zone_of_the_server_but_none_for_a_pin() -> None:
+    # b and c: 23:02 and 00:28 UTC, both 30 March in New York
+    refs = draw_refs("""
+                 -> a 3
+                 -> b 0.54 a
+        pin main -> c 0.48 b
+    """)
+    graph, at = CommitGraph.from_refs(refs), Source("lake.yaml", 1, 1)
+    rules = tuple(BranchRule("*", True, 9, at, kept) for kept in (Kept("*", commits=2), Kept("*", daily=2)))
+    desired = DesiredRepository("prod", "lake", "lake", GcDesired(9, rules, at), "5f", {}, {})
+    for zone, expected in (("UTC", "bc"), ("America/New_York", "abc")):
+        site: Any = SimpleNamespace(server=SimpleNamespace(time_zone=zone), desired=desired)
+        found = newest_kept(site, graph, frozenset({"pin"}))
+        assert {name: "".join(sorted(graph.ids[n] for n in ns)) for name, ns in found.items()} == {
+            "main": expected
+        }
