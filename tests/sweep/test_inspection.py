@@ -419,7 +419,7 @@ class DescribeRules:
 
     def rules_of(self, server: Server, before: Any) -> KeepRules:
         source = Source("t.yaml", 1, 1)
-        gc = GcDesired(9, (BranchRule("*", True, 20, source),), source)
+        gc = GcDesired(9, (BranchRule("*", True, 20, source, Kept("*", commits=2)),), source)
         stored = GcRules(7, {"main": 3, self.PIN: 50})
         server.rules = [stored]
         safety = replace(DESIRED.safety, protected_tags=("v*",))
@@ -431,6 +431,8 @@ class DescribeRules:
             found = inspect_repository(site, stored, now=NOW, before=before).rules
         assert (found.stored, found.holds, found.recorded) == (stored, holds, held)
         assert found.protected_tags == ("v*",)
+        assert len(found.newest["main"]) == 2
+        assert (self.PIN in found.newest) != (self.PIN in found.pins)
         return found
 
     def it_leaves_pins_their_entries_in_every_set_of_rules(self) -> None:
