@@ -117,7 +117,7 @@ def apply_plan(
             f"this plan assumes {' and '.join(reviewed.what_if)} (--set), so it can be shown but not applied",
             hint="Make the change in the tree, then run `lakeplan plan` again.",
         )
-    reviewed = _narrowed(reviewed, options.selection)
+    reviewed = narrowed(reviewed, options.selection)
     overrides = GateOverrides(options.allowed, tuple(tree.overrides), run.now().date())
     overrides.check_named(r.key for r in reviewed.repositories)
     known = reviewed_repositories if options.only_refresh else known_repositories
@@ -191,8 +191,8 @@ def _with_rules(step: RepositoryPlan, after: GcRules | None) -> RepositoryPlan:
     return replace(step, after=after, action=action_of(step.before, after))
 
 
-def _narrowed(plan: Plan, selection: Selection) -> Plan:
-    """The plan with the selected repositories only."""
+def narrowed(plan: Plan, selection: Selection) -> Plan:
+    """The plan with the selected repositories only. Raises UsageError if there are none."""
     if selection.everything:
         return plan
     kept = tuple(r for r in plan.repositories if selection.takes_named(r.server, r.name, r.owner))

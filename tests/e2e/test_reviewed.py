@@ -381,6 +381,20 @@ class DescribePlansThatWereApplied:
         assert (refused.code, "matches another version of the tree" in refused.err) == (5, True), refused.err
         assert world.api.rules("analytics") == {"*": 14}
 
+    def it_records_a_killed_run_for_its_targets_only(self, world, applied, monkeypatch):
+        for name in ("analytics", "events"):
+            world.rules(name, 5)
+        plan = world.plan_file("later.json")
+
+        def killed(*_):
+            raise GeneratorExit
+
+        monkeypatch.setattr("lakeplan.plan.apply.make_plan", killed)
+        with pytest.raises(GeneratorExit):
+            world.lakeplan("apply", plan, "--target", "events")
+        recorded, *_ = world.lakeplan("history", "--format", "json").json["runs"]
+        assert [step["repository"] for step in recorded["repositories"]] == ["prod/events"]
+
     def it_refuses_one_whose_first_run_was_killed_while_it_planned(self, world, applied, monkeypatch):
         world.rules("analytics", 5)
         plan = world.plan_file("later.json")

@@ -36,6 +36,7 @@ from lakeplan.plan.apply import (
     ApplyOptions,
     apply_plan,
     exit_code_of,
+    narrowed,
     refresh_plan,
     refusal_document,
     report_document,
@@ -312,8 +313,7 @@ class ApplyFlow:
         print_failures(plan)
         keys = tuple(r.key for r in plan.writes)
         # This apply concerns neither unmanaged repositories nor the rest of the tree.
-        narrowed = replace(self.options, selection=Selection(targets=keys))
-        flow = replace(self, options=narrowed)
+        flow = replace(self, options=replace(self.options, selection=Selection(targets=keys)))
         return max(flow.apply(replace(plan, targets=keys)), code, ExitCode.PARTLY_DONE if plan.failed else 0)
 
     def apply(self, plan: Plan) -> int:
@@ -338,11 +338,11 @@ class ApplyFlow:
         return max(code, self.sweep.mark_and_sweep(plan, self.options.selection, self.run, applied=code))
 
     def _begin(self, plan: Plan) -> RunJournal:
-        journal = self._journal(plan)
-        if plan.writes:
+        journal, writes = self._journal(plan), narrowed(plan, self.options.selection).writes
+        if writes:
             # Even if this run is killed, a later run of the plan must undo nothing that was applied since
             # then. Without the state, nothing is written.
-            journal.record["repositories"] = {repository.key: {**NOT_BEGUN} for repository in plan.writes}
+            journal.record["repositories"] = {repository.key: {**NOT_BEGUN} for repository in writes}
             with suppress(LakeplanError):
                 journal.save()
         return journal
