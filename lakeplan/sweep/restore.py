@@ -183,10 +183,11 @@ def _deleted_again(site: Site, mark: Mark, ports: SweepPorts, copied: set[str]) 
 @dataclass(frozen=True)
 class _Wanted:
     """Addresses of the mark, with whether the options match. None: none of the ten paths in the mark matches,
-    and the object may have more. ``parts`` contain these addresses."""
+    and the object may have more. ``parts`` contain these addresses. ``sizes`` are those of the objects."""
 
     addresses: dict[str, bool | None]
     parts: tuple[Part, ...]
+    sizes: dict[str, int]
 
     def among(self, copies: Collection[str]) -> dict[str, bool | None]:
         return {address: takes for address, takes in self.addresses.items() if address in copies}
@@ -201,18 +202,18 @@ def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> tuple[dict[str, i
         requested = site.store.find(sorted(prefix + key for key in wanted.addresses if is_candidate_key(key)))
         if requested:
             copies = {key.removeprefix(prefix): stored.size for key, stored in requested.items()}
-            return copies, _sizes(site, mark, wanted.parts)
+            return copies, wanted.sizes
     objects = ((copy.key.removeprefix(prefix), copy.size) for copy in site.store.list_objects(prefix))
     copies = {address: size for address, size in objects if is_candidate_key(address)}
     try:
-        sizes = _sizes(site, mark, mark.marked.going)
+        sizes = _sizes(site, mark)
     except (StorageNotFound, FormatError):
         return copies, copies
     return {address: size for address, size in copies.items() if address in sizes}, sizes
 
 
-def _sizes(site: Site, mark: Mark, parts: tuple[Part, ...]) -> dict[str, int]:
-    tables = (read_marked(site.store, mark.mark_id, part) for part in parts)
+def _sizes(site: Site, mark: Mark) -> dict[str, int]:
+    tables = (read_marked(site.store, mark.mark_id, part) for part in mark.marked.going)
     columns = ((table.column(name).to_pylist() for name in ("address", "size_bytes")) for table in tables)
     return {address: size for pair in columns for address, size in zip(*pair, strict=True)}
 
@@ -221,22 +222,25 @@ def _wanted(site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions) 
     of_commit = _of_commit(site, mark, ports, options.commit) if options.commit else None
     is_wanted = _path_filter(options.path)
     matching: dict[str, bool | None] = {}
+    sizes: dict[str, int] = {}
     parts = []
     for part in mark.marked.going:
         rows = read_marked(site.store, mark.mark_id, part)
         before = len(matching)
-        for address, paths in zip(
-            rows.column("address").to_pylist(), rows.column("paths").to_pylist(), strict=True
-        ):
+        columns = (rows.column(name).to_pylist() for name in ("address", "paths", "size_bytes"))
+        for address, paths, size in zip(*columns, strict=True):
             if of_commit is not None and address not in of_commit:
                 continue
             if is_wanted(paths or []):
                 matching[address] = True
             elif len(paths or []) >= PATHS_NAMED:
                 matching[address] = None
+            else:
+                continue
+            sizes[address] = size
         if len(matching) > before:
             parts.append(part)
-    return _Wanted(matching, tuple(parts))
+    return _Wanted(matching, tuple(parts), sizes)
 
 
 def _cut_note(chosen: Mapping[str, bool | None], options: RestoreOptions) -> str:

@@ -331,6 +331,12 @@ def test_a_history_without_pins() -> None:
     assert without_pin_branches(replace(MEASURED, branches=(moved,))).branches == (moved,)
 
 
+def newest(refs: Refs, kept: Kept) -> list[str]:
+    graph = CommitGraph.from_refs(refs)
+    ((_, _, numbers),) = newest_on(graph, [kept], timezone.utc)
+    return [graph.ids[n] for n in numbers]
+
+
 def test_a_commit_with_an_older_date_than_its_ancestors_does_not_replace_a_newer_period() -> None:
     refs = draw_refs("""
              -> a 9
@@ -339,9 +345,7 @@ def test_a_commit_with_an_older_date_than_its_ancestors_does_not_replace_a_newer
              -> d 1 c
         main -> e 40 d
     """)
-    graph = CommitGraph.from_refs(refs)
-    ((_, _, numbers),) = newest_on(graph, [Kept("main", daily=3)], timezone.utc)
-    assert [graph.ids[n] for n in numbers] == ["d", "b", "a"]
+    assert newest(refs, Kept("main", daily=3)) == ["d", "b", "a"]
 
 
 def test_an_entry_that_a_pin_must_not_have_is_taken_out() -> None:
@@ -408,9 +412,7 @@ def test_a_commit_whose_date_no_calendar_has_is_in_no_period() -> None:
         main -> c  0 b
     """)
     commits = (replace(c, creation_us=2**62) if c.id == "b" else c for c in refs.commits)
-    graph = CommitGraph.from_refs(replace(refs, commits=tuple(commits)))
-    ((_, _, numbers),) = newest_on(graph, [Kept("main", monthly=5)], timezone.utc)
-    assert [graph.ids[n] for n in numbers] == ["c", "a"]
+    assert newest(replace(refs, commits=tuple(commits)), Kept("main", monthly=5)) == ["c", "a"]
 
 
 def test_the_tree_pins_what_its_pins_block_and_its_branch_rules_name() -> None:
@@ -438,9 +440,7 @@ def test_of_equal_dates_the_commit_nearer_the_head_is_the_newest() -> None:
              -> c 2 b
         main -> d 1 c
     """)
-    graph = CommitGraph.from_refs(refs)
-    ((_, _, numbers),) = newest_on(graph, [Kept("main", daily=3)], timezone.utc)
-    assert [graph.ids[n] for n in numbers] == ["d", "c", "a"]
+    assert newest(refs, Kept("main", daily=3)) == ["d", "c", "a"]
 
 
 @pytest.mark.parametrize(("retired", "judged"), [(1, 1), (4, 4), (32, 32), (33, 17), (34, 18)])
