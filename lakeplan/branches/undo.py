@@ -31,6 +31,7 @@ from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import Failure
 from lakeplan.values.records import utc_second_text
+from lakeplan.values.units import first_of
 
 log = logging.getLogger(__name__)
 SAMPLE = 10
@@ -129,9 +130,8 @@ def undo_branches(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run:
 
 def _lost(keys: Sequence[str]) -> str:
     """A sentence about repositories that have records, but are not in the tree. "" if there are none."""
-    more = f" and {len(keys) - NAMED:,} more" if len(keys) > NAMED else ""
     advice = "To restore their branches, add them to the tree, or change the name of a renamed server back."
-    text = f"The state has records of repositories that are not in the tree: {', '.join(keys[:NAMED])}{more}."
+    text = f"The state has records of repositories that are not in the tree: {first_of(keys, NAMED)}."
     return f"{text} {advice}" if keys else ""
 
 

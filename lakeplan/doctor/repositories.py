@@ -20,7 +20,7 @@ from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import BranchSettings
-from lakeplan.values.units import count_of
+from lakeplan.values.units import count_of, first_of
 
 POLICIES = "See docs/permissions.md for the complete policy."
 SHOWN = 5
@@ -58,8 +58,7 @@ def grant(permission: str, error: LakeplanError) -> str:
 
 
 def names(items: Sequence[str]) -> str:
-    more = f" and {len(items) - SHOWN:,} more" if len(items) > SHOWN else ""
-    return ", ".join(items[:SHOWN]) + more
+    return first_of(items, SHOWN)
 
 
 def on_each(repositories: Sequence[str], inspect: Callable[[str], R]) -> dict[str, R]:

@@ -32,7 +32,7 @@ from lakeplan.values.plan import (
 from lakeplan.values.rules import GcRules
 from lakeplan.values.shown_records import RECORD, commit_digests, packed
 from lakeplan.values.simulation import Amount, ImpactResult, Transition
-from lakeplan.values.units import count_of
+from lakeplan.values.units import count_of, first_of
 
 BACKLOG = "backlog"
 EXISTS_BIT = 1 << 60
@@ -268,8 +268,7 @@ def expires_later(
         return ()
     days = (min(moments.values()) - now) // DAY_US
     tags = [tag.id for tag in graph.tags if graph.index.get(tag.commit_id) in moments]
-    more = f" and {len(tags) - _TAGS:,} more" if len(tags) > _TAGS else ""
-    tagged = f". The tag-loss gate does not include their tags: {', '.join(tags[:_TAGS])}{more}"
+    tagged = f". The tag-loss gate does not include their tags: {first_of(tags, _TAGS)}"
     return (
         f"{count_of(len(moments), 'commit')} that would expire sooner, but not by any of the times that a"
         f" plan evaluates (now, in 7 days, and in 30 days). The first would expire in {days:,} days"

@@ -29,7 +29,7 @@ from lakeplan.tree.yaml import (
 )
 from lakeplan.values.desired import Override, Source
 from lakeplan.values.gates import GATES
-from lakeplan.values.units import parse_amount, parse_date
+from lakeplan.values.units import first_of, parse_amount, parse_date
 
 
 def edit_distance(a: str, b: str, limit: int) -> int:
@@ -58,9 +58,7 @@ def suggestion(word: str, known: Collection[str]) -> str:
 
 def listed(known: Collection[str]) -> str:
     """Return the first known words and the number of others."""
-    more = len(known) - limits.SUGGESTION_NAMES
-    shown = ", ".join(islice(known, limits.SUGGESTION_NAMES))
-    return f"{shown} and {more:,} more" if more > 0 else shown
+    return first_of(known, limits.SUGGESTION_NAMES)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from datetime import date
 from decimal import Decimal
+from itertools import islice
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"(?:[0-9]{1,9}[smhdw])+", re.ASCII)
@@ -124,6 +126,12 @@ def count_of(value: int, noun: str, plural: str = "") -> str:
     if value == 1:
         return f"1 {noun}"
     return f"{value:,} {plural or _plural(noun)}"
+
+
+def first_of(texts: Collection[str], most: int) -> str:
+    """Return the first texts in one line, and how many others there are."""
+    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return ", ".join(islice(texts, most)) + more
 
 
 def _plural(noun: str) -> str:
