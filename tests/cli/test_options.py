@@ -7,8 +7,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from lakeplan.cli.command import command
-from lakeplan.cli.options import Options, option
+from lakeplan.cli.options import Options, command, option
 
 Width = Annotated[int, option("Width of the box.", "CM")]
 Height = Annotated[int, option("Height of the box.", "CM")]

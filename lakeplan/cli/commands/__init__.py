@@ -16,7 +16,7 @@ from typer.main import get_command
 from lakeplan.cli import click
 
 if TYPE_CHECKING:
-    from lakeplan.cli.command import Command, CommandGroup
+    from lakeplan.cli.options import Command, CommandGroup
 
 PANELS: Mapping[str, Mapping[str, str]] = {
     "Everyday": {

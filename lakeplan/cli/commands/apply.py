@@ -14,7 +14,6 @@ from typing import Annotated, Final
 from lakeplan.api import read_plan
 from lakeplan.cli import options
 from lakeplan.cli.base import PlanChecks
-from lakeplan.cli.command import command
 from lakeplan.cli.commands.plan import exit_code_of as plan_exit_code
 from lakeplan.cli.commands.plan import print_failures, show_plan
 from lakeplan.cli.console import confirm, print_error, redacted_message, require_terminal, say, stderr, stdout
@@ -22,7 +21,7 @@ from lakeplan.cli.formats import JSON, MARKDOWN, RICH, RenderContext
 from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.namespaces import CacheOptions
 from lakeplan.cli.notifying import notify
-from lakeplan.cli.options import argument, option
+from lakeplan.cli.options import argument, command, option
 from lakeplan.cli.outputs import Output, Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, new_mark_id, new_run_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import sweep_ports

@@ -16,11 +16,10 @@ from lakeplan.branches.plan import BranchesOptions, BranchesPorts, plan_branches
 from lakeplan.branches.run import RunPorts, run_branches, serve
 from lakeplan.branches.undo import UndoOptions, undo_branches
 from lakeplan.cli import completing, options
-from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.namespaces import CacheOptions
 from lakeplan.cli.notifying import publisher_of
-from lakeplan.cli.options import argument, option
+from lakeplan.cli.options import CommandGroup, argument, command, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, now_utc, parse_time, stopping, this_run
 from lakeplan.cli.wiring import Opening, SelectionOptions, Session, SessionOptions

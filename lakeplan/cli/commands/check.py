@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from lakeplan.cli import options
-from lakeplan.cli.command import command
-from lakeplan.cli.options import option
+from lakeplan.cli.options import command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.sweeping import open_checker, sweep_ports
 from lakeplan.cli.wiring import SelectionOptions, SessionOptions, TimeoutOptions

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from lakeplan.cli import options
-from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.commands import SHORT_HELP
-from lakeplan.cli.options import argument, option
+from lakeplan.cli.options import CommandGroup, argument, command, option
 from lakeplan.cli.pipelines import Pipeline, split_arguments
 from lakeplan.errors import UsageError
 

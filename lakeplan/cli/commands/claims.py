@@ -11,11 +11,10 @@ import typer
 
 from lakeplan.api import find_repository
 from lakeplan.cli import completing, options
-from lakeplan.cli.command import command
 from lakeplan.cli.commands.trees import write_files
 from lakeplan.cli.completing import check_server
 from lakeplan.cli.console import confirm, print_error, require_terminal, say, stdout
-from lakeplan.cli.options import option
+from lakeplan.cli.options import command, option
 from lakeplan.cli.process import this_run
 from lakeplan.cli.tree_edit import read_text
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions

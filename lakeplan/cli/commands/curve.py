@@ -12,9 +12,8 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.cli import completing, namespaces, options
-from lakeplan.cli.command import command
 from lakeplan.cli.completing import find_repository, one_repository
-from lakeplan.cli.options import argument, option
+from lakeplan.cli.options import argument, command, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.wiring import Session, SessionOptions

@@ -18,9 +18,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
-from lakeplan.cli.command import command
 from lakeplan.cli.console import say, stdout
-from lakeplan.cli.options import option
+from lakeplan.cli.options import command, option
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.sandbox.server import start_sandbox
 from lakeplan.sandbox.service import Options

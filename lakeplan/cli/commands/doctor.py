@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Annotated, get_args
 
 from lakeplan.cli import options
-from lakeplan.cli.command import command
 from lakeplan.cli.completing import check_server
 from lakeplan.cli.notifying import url_problem
-from lakeplan.cli.options import option
+from lakeplan.cli.options import command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import is_lost, now_utc
 from lakeplan.cli.sweeping import open_store

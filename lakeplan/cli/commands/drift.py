@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 from lakeplan.cli import options
-from lakeplan.cli.command import command
 from lakeplan.cli.completing import check_server
 from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.git import head_of
 from lakeplan.cli.notifying import notify
-from lakeplan.cli.options import option
+from lakeplan.cli.options import command, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import is_lost, this_run
 from lakeplan.cli.tree_edit import EditedTree

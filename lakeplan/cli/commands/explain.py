@@ -13,10 +13,9 @@ from zoneinfo import ZoneInfo
 from lakeplan.branches.notices import notes_on, read_spared
 from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.cli import completing, namespaces, options
-from lakeplan.cli.command import command
 from lakeplan.cli.completing import find_repository, one_repository
 from lakeplan.cli.namespaces import parse_age, parse_zone
-from lakeplan.cli.options import argument, option
+from lakeplan.cli.options import argument, command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import moment_of
 from lakeplan.cli.wiring import Session, SessionOptions

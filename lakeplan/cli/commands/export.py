@@ -7,7 +7,7 @@ from typing import Annotated
 
 from lakeplan.api import find_repository
 from lakeplan.cli import options
-from lakeplan.cli.command import command
+from lakeplan.cli.options import command
 from lakeplan.cli.outputs import Outputs, pair_outputs
 from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import LakeplanError

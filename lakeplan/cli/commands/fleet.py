@@ -10,10 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 from lakeplan.cli import namespaces, options
-from lakeplan.cli.command import command
 from lakeplan.cli.commands import trees
 from lakeplan.cli.namespaces import parse_zone
-from lakeplan.cli.options import argument, option
+from lakeplan.cli.options import argument, command, option
 from lakeplan.cli.outputs import Outputs, with_costs, write_html
 from lakeplan.cli.process import new_mark_id, now_utc, stopping
 from lakeplan.cli.sweeping import bind_storage

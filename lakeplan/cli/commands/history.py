@@ -11,13 +11,12 @@ from typing import Annotated
 from typer.core import TyperGroup
 
 from lakeplan.cli import click, options
-from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.commands.plan import exit_code_of, plan_against, show_plan
 from lakeplan.cli.console import say, stderr
 from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import CacheOptions
-from lakeplan.cli.options import argument, option
+from lakeplan.cli.options import CommandGroup, argument, command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import now_utc, parse_time
 from lakeplan.cli.tree_edit import EditedTree

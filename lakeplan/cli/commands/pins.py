@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 from lakeplan.cli import options
-from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.namespaces import CacheOptions
-from lakeplan.cli.options import option
+from lakeplan.cli.options import CommandGroup, command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import check_lasting_state, this_run
 from lakeplan.cli.wiring import SelectionOptions, SessionOptions

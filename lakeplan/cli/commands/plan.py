@@ -10,12 +10,11 @@ from typing import Annotated, get_args
 from lakeplan.api import objects_path
 from lakeplan.cli import options
 from lakeplan.cli.base import Base, PlanChecks, read_base
-from lakeplan.cli.command import command
 from lakeplan.cli.console import print_error, redacted_message, stderr
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import CacheOptions, LazySimulator, inventory_for
 from lakeplan.cli.notifying import notify
-from lakeplan.cli.options import option
+from lakeplan.cli.options import command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import now_utc
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions

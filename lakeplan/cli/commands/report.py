@@ -11,11 +11,10 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.api import read_plan
 from lakeplan.cli import namespaces, options
-from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted
 from lakeplan.cli.console import redacted_message, say, stderr, stdout
 from lakeplan.cli.namespaces import parse_zone
-from lakeplan.cli.options import argument, option
+from lakeplan.cli.options import argument, command, option
 from lakeplan.cli.outputs import STANDARD_OUTPUT, write_html
 from lakeplan.cli.wiring import Session, SessionOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError

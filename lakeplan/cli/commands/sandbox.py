@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, get_args
 
-from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.console import say, stderr, stdout
-from lakeplan.cli.options import AsOf, argument, one_of, option
+from lakeplan.cli.options import AsOf, CommandGroup, argument, command, one_of, option
 from lakeplan.cli.process import now_utc, parse_time, stopping
 from lakeplan.errors import UsageError
 from lakeplan.lakefs.credentials import ACCESS_KEY_ID, ENDPOINT, SECRET_ACCESS_KEY

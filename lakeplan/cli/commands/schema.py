@@ -6,8 +6,7 @@ import json
 import sys
 from typing import Annotated
 
-from lakeplan.cli.command import command
-from lakeplan.cli.options import argument
+from lakeplan.cli.options import argument, command
 from lakeplan.tree.schemas import bundled_schema, schema_names
 
 HELP = f"""Print a JSON Schema as a single document, for use in an editor or to validate lakeplan's output.

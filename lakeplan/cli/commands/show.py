@@ -13,10 +13,9 @@ from rich.text import Text
 
 from lakeplan.api import read_plan
 from lakeplan.cli import completing, options
-from lakeplan.cli.command import command
 from lakeplan.cli.completing import targeted
 from lakeplan.cli.formats import Document, formats_of
-from lakeplan.cli.options import argument, option
+from lakeplan.cli.options import argument, command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import UsageError
 from lakeplan.output.plan import render_plan

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 from lakeplan.cli import namespaces, options
-from lakeplan.cli.command import command
 from lakeplan.cli.namespaces import CacheOptions, check_storage_namespace, parse_age, parse_zone
-from lakeplan.cli.options import option
+from lakeplan.cli.options import command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import moment_of
 from lakeplan.output.simulate import render_simulate

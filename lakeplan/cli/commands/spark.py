@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lakeplan.cli.command import CommandGroup, command
-from lakeplan.cli.options import option
+from lakeplan.cli.options import CommandGroup, command, option
 from lakeplan.cli.outputs import STANDARD_OUTPUT
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.simulation.archive import EXECUTOR_PACKAGES, write_archive

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from lakeplan.cli import options
-from lakeplan.cli.command import CommandGroup, command
 from lakeplan.cli.console import confirm, require_terminal
 from lakeplan.cli.formats import RenderContext, formats_of
 from lakeplan.cli.namespaces import parse_age
 from lakeplan.cli.notifying import notify
-from lakeplan.cli.options import Options, argument, one_of, option
+from lakeplan.cli.options import CommandGroup, Options, argument, command, one_of, option
 from lakeplan.cli.outputs import Outputs, with_costs, write_html
 from lakeplan.cli.process import check_lasting_state, new_mark_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import CollectorOptions, CollectorRuns, open_checker, open_collector, sweep_ports

@@ -16,10 +16,9 @@ from typing import Annotated, get_args
 
 from lakeplan.cli import options
 from lakeplan.cli.addresses import typed_addresses
-from lakeplan.cli.command import command
 from lakeplan.cli.console import say, stderr, stdout
 from lakeplan.cli.git import default_branch_of, find_work_folder
-from lakeplan.cli.options import option
+from lakeplan.cli.options import command, option
 from lakeplan.cli.process import now_utc, this_run
 from lakeplan.cli.wiring import Opening, SessionOptions, lakectl_settings
 from lakeplan.cli.workflows import INCLUDED, INCLUDING, Ci, branch_of, cloud_of, source_of, workflows

@@ -12,11 +12,10 @@ import typer
 from rich.console import Console
 
 from lakeplan.cli import options
-from lakeplan.cli.command import command
 from lakeplan.cli.console import say
 from lakeplan.cli.formats import RICH, Document, RenderContext
 from lakeplan.cli.git import tree_prefix
-from lakeplan.cli.options import argument
+from lakeplan.cli.options import argument, command
 from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import ConfigError, ExitCode, UsageError
 from lakeplan.explain.policy_test import run_tests
