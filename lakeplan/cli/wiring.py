@@ -13,8 +13,9 @@ from lakeplan.branches.pin_records import PinRecords
 from lakeplan.branches.recall import Readers
 from lakeplan.cli import options
 from lakeplan.cli.addresses import address_question, is_state_inside
+from lakeplan.cli.console import say, stderr
 from lakeplan.cli.namespaces import CacheChoice, LazySimulator
-from lakeplan.cli.process import moment_of
+from lakeplan.cli.process import ci_of, moment_of, now_utc
 from lakeplan.cli.progress import progress_for
 from lakeplan.lakefs import writers
 from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
@@ -30,6 +31,7 @@ from lakeplan.lakefs.credentials import (
 )
 from lakeplan.lakefs.transport import Pace, RetryPolicy, Timeouts
 from lakeplan.plan.branches import BranchPorts
+from lakeplan.review.notify import Clocks, Notifier
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import Simulator
 from lakeplan.simulation.runners import Runners
@@ -38,6 +40,7 @@ from lakeplan.stores.open import open_state
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import ServerConfig, server_variable
+from lakeplan.values.notify import NoPublisher, NotifyConfig, Occasion, Publisher
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import ServerIdentity
 
@@ -127,6 +130,29 @@ class Session:
         brief, once = Timeouts(connect=10.0, read=10.0, total=30.0), RetryPolicy(tries=1)
         return LakeFSServer.connect(*self._access(server), timeouts=brief, retries=once).identify()
 
+    def publisher(self, config: NotifyConfig | None) -> Publisher:
+        """The publisher to these channels, whose URLs are in the environment."""
+        if config is None:
+            return NoPublisher()
+        # Most runs have no channels and need neither payloads nor webhooks.
+        from lakeplan.output.occasions import payload
+        from lakeplan.review.webhook import Webhooks
+
+        link = ci_of(self.environ).get("run_url", "")
+        return Notifier(config, Webhooks(self.environ), payload, Clocks(now_utc), link=link)
+
+    def notify(self, occasion: Occasion | None, reviewed: NotifyConfig | None = None) -> None:
+        """Notifies the channels of the tree, and warns about each that fails. ``reviewed`` is the base tree's
+        ``notify``, which a pull request cannot change for itself. Without either, nothing is sent."""
+        config = reviewed or self.tree.notify
+        if occasion is None or config is None:
+            return
+        sent = self.publisher(config).publish(occasion.event, occasion.title, occasion.items, occasion.hint)
+        for channel, problem in dict.fromkeys((part.channel, part.problem) for part in sent if part.problem):
+            where = f" (channel {channel})" if channel else ""
+            text = f"the notification of {occasion.event.value} could not be delivered: {problem}{where}"
+            say(stderr(), f"warning: {text}", label=("warning:", "yellow"))
+
     def unbound(self, server: str) -> str:
         """The variable that would bind a server's credentials to its address, or "" if bound."""
         name = server_variable(server, "ENDPOINT_URL")
@@ -159,7 +185,7 @@ class Session:
         return self.tree.servers[server], self.credentials(server)
 
     def _lakectl(self) -> LakectlSettings:
-        return lakectl_settings(self.environ, self.lakectl_config)
+        return read_lakectl(self.environ, self.lakectl_config)
 
 
 @dataclass(frozen=True)
@@ -215,9 +241,3 @@ def _selection(
 
 
 SelectionOptions = Annotated[Selection, options.Options(_selection)]
-
-
-def lakectl_settings(environ: Mapping[str, str], config: Path | None) -> LakectlSettings:
-    """lakectl's settings on this machine. Raises CredentialsError for a file that cannot be read."""
-    home = environ.get("HOME")
-    return read_lakectl(environ, config=config, home=Path(home) if home else None)

@@ -33,7 +33,9 @@ from lakeplan.errors import LakeplanError, StorageDenied, StorageError, StorageN
 from lakeplan.formats.namespace import DATA_PREFIX, OWNER_KEY
 from lakeplan.lakefs.protocols import BranchReader, GcRulesWriter, LakeFSReader
 from lakeplan.limits import parse_json
+from lakeplan.review.notify import Answer
 from lakeplan.review.selection import Selection
+from lakeplan.review.webhook import url_of
 from lakeplan.simulation.requests import UncommittedPreparer
 from lakeplan.stores.protocols import StateWriter, SweepStore
 from lakeplan.sweep.ports import HIDDEN, why_hidden
@@ -41,7 +43,7 @@ from lakeplan.sweep.rules import overlapping
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, ServerConfig
 from lakeplan.values.gates import MIN_AGE
-from lakeplan.values.notify import Channel, NotifyConfig
+from lakeplan.values.notify import NotifyConfig
 from lakeplan.values.progress import Progress
 from lakeplan.values.records import moment_of
 from lakeplan.values.repository import Repository, ServerIdentity
@@ -460,12 +462,13 @@ def check_clock(date: datetime | None, now: datetime) -> Check:
     )
 
 
-def check_channels(config: NotifyConfig, problem_of: Callable[[Channel], str]) -> Iterator[Check]:
+def check_channels(config: NotifyConfig, environ: Mapping[str, str]) -> Iterator[Check]:
     """Check that the URL of each channel is set. Sends nothing."""
     for name, channel in sorted(config.channels.items()):
-        if problem := problem_of(channel):
+        url = url_of(channel, environ)
+        if isinstance(url, Answer):
             hint = f"Set {channel.variable} in the environment of every command that sends notifications."
-            yield Check(f"channel {name}", "warn", problem, hint)
+            yield Check(f"channel {name}", "warn", url.problem, hint)
         else:
             yield Check(f"channel {name}", "ok", "its URL is set; nothing was sent")
 

@@ -97,17 +97,15 @@ class LakectlSettings:
     source: str = ""
 
 
-def read_lakectl(
-    environ: Mapping[str, str], *, config: Path | None = None, home: Path | None = None
-) -> LakectlSettings:
+def read_lakectl(environ: Mapping[str, str], config: Path | None = None) -> LakectlSettings:
     """Return lakectl's settings from its file (``config``, else ``LAKECTL_CONFIG_FILE``, else
-    ``.lakectl.yaml`` in ``home``) and its environment variables, which win.
+    ``.lakectl.yaml`` in ``HOME``) and its environment variables, which win.
 
     Raises CredentialsError for a named file that does not exist, and for one that cannot be read. The message
     has nothing from the file.
     """
     named = config or (Path(environ[CONFIG_FILE]) if environ.get(CONFIG_FILE) else None)
-    path = named or (home / ".lakectl.yaml" if home is not None else None)
+    path = named or (Path(environ["HOME"], ".lakectl.yaml") if environ.get("HOME") else None)
     values: dict[str, str] = {}
     sources: list[str] = []
     text = None if path is None else _read_file(path, required=named is not None)

@@ -23,7 +23,7 @@ def write(path: Path, url: str) -> Path:
 
 
 def it_has_nothing_where_nothing_is(tmp_path: Path) -> None:
-    assert read_lakectl({}, home=tmp_path) == LakectlSettings()
+    assert read_lakectl({"HOME": str(tmp_path)}) == LakectlSettings()
     assert read_lakectl({}) == LakectlSettings()
 
 
@@ -31,37 +31,37 @@ def it_prefers_the_given_file_then_the_variable_then_the_home(tmp_path: Path) ->
     write(tmp_path / ".lakectl.yaml", "https://home")
     named = write(tmp_path / "named.yaml", "https://variable")
     given = write(tmp_path / "given.yaml", "https://given")
-    environ = {"LAKECTL_CONFIG_FILE": str(named)}
-    assert read_lakectl({}, home=tmp_path).endpoint_url == "https://home"
-    assert read_lakectl(environ, home=tmp_path).endpoint_url == "https://variable"
-    assert read_lakectl(environ, config=given, home=tmp_path).endpoint_url == "https://given"
-    assert read_lakectl({}, home=tmp_path).source == "~/.lakectl.yaml"
+    environ = {"LAKECTL_CONFIG_FILE": str(named), "HOME": str(tmp_path)}
+    assert read_lakectl({"HOME": str(tmp_path)}).endpoint_url == "https://home"
+    assert read_lakectl(environ).endpoint_url == "https://variable"
+    assert read_lakectl(environ, given).endpoint_url == "https://given"
+    assert read_lakectl({"HOME": str(tmp_path)}).source == "~/.lakectl.yaml"
 
 
 def it_lets_the_environment_override_each_value(tmp_path: Path) -> None:
     write(tmp_path / ".lakectl.yaml", "https://home")
-    found = read_lakectl({"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "other"}, home=tmp_path)
+    home = {"HOME": str(tmp_path)}
+    found = read_lakectl({"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "other", **home})
     assert found.endpoint_url == "https://home"
     assert found.access_key_id == Secret("key-of-https://home")
     assert found.secret_access_key == Secret("other")
     assert "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY" in found.source
     found = read_lakectl(
-        {"LAKECTL_SERVER_ENDPOINT_URL": "https://env", "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "k"},
-        home=tmp_path,
+        {"LAKECTL_SERVER_ENDPOINT_URL": "https://env", "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "k", **home}
     )
     assert (found.endpoint_url, found.access_key_id) == ("https://env", Secret("k"))
 
 
 def it_takes_keys_in_any_case_and_empty_files(tmp_path: Path) -> None:
     (tmp_path / ".lakectl.yaml").write_text("Server: {Endpoint_URL: https://h}\ncredentials:\n")
-    assert read_lakectl({}, home=tmp_path) == LakectlSettings("https://h", source="~/.lakectl.yaml")
+    assert read_lakectl({"HOME": str(tmp_path)}) == LakectlSettings("https://h", source="~/.lakectl.yaml")
     (tmp_path / ".lakectl.yaml").write_text("")
-    assert read_lakectl({}, home=tmp_path).endpoint_url is None
+    assert read_lakectl({"HOME": str(tmp_path)}).endpoint_url is None
 
 
 def it_says_that_a_named_file_is_missing(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError, match="does not exist"):
-        read_lakectl({"LAKECTL_CONFIG_FILE": str(tmp_path / "no")}, home=tmp_path)
+        read_lakectl({"LAKECTL_CONFIG_FILE": str(tmp_path / "no"), "HOME": str(tmp_path)})
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def it_says_that_a_named_file_is_missing(tmp_path: Path) -> None:
 def it_refuses_other_files_and_quotes_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / ".lakectl.yaml").write_text(text, encoding="latin1")
     with pytest.raises(CredentialsError) as caught:
-        read_lakectl({}, home=tmp_path)
+        read_lakectl({"HOME": str(tmp_path)})
     assert "SECRET" not in f"{caught.value} {caught.value.hint} {caught.value.detail}"
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
@@ -91,4 +91,4 @@ def it_refuses_a_file_that_cannot_be_held(tmp_path: Path, text: str) -> None:
     file = tmp_path / "lakectl.yaml"
     file.write_text(text)
     with pytest.raises(CredentialsError):
-        read_lakectl({}, config=file)
+        read_lakectl({}, file)

@@ -20,7 +20,6 @@ from lakeplan.cli.console import confirm, print_error, redacted_message, require
 from lakeplan.cli.formats import JSON, MARKDOWN, RICH, RenderContext
 from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.namespaces import CacheOptions
-from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import argument, command, option
 from lakeplan.cli.outputs import Output, Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, new_mark_id, new_run_id, now_utc, stopping, this_run
@@ -128,8 +127,8 @@ class AfterApply:
         document = {**document, "marked": marked}
         render_after_apply(self.outputs.shown(document), stream(no_color=self.outputs.no_color))
         owner_of = self.session.tree.owner_of
-        notify(self.session, marks_waiting(document["marked"], owner_of, document["waiting"]))
-        notify(self.session, sweeps_ended(document["swept"], owner_of))
+        self.session.notify(marks_waiting(document["marked"], owner_of, document["waiting"]))
+        self.session.notify(sweeps_ended(document["swept"], owner_of))
 
 
 def _names(keys: set[str], server: str) -> list[str]:
@@ -269,7 +268,7 @@ class ApplyFlow:
         planned = plan_exit_code(plan, detailed=False, refused=bool(plan.blocked))
         if plan.blocked:
             _, document = self.outputs.shown_plan(plan)
-            notify(self.session, plan_refused(document, self.session.tree.owner_of))
+            self.session.notify(plan_refused(document, self.session.tree.owner_of))
             return planned
         if not plan.writes and self.sweep is None:
             self._record_baselines(plan)
@@ -325,13 +324,13 @@ class ApplyFlow:
             self._write_refusal(error)
             if journal is not None:
                 self._record_refusal(journal)
-            notify(self.session, apply_stopped(error.replaced(message=redacted_message(error.message))))
+            self.session.notify(apply_stopped(error.replaced(message=redacted_message(error.message))))
             raise
         document = report_document(report)
         code = self.outputs.emit(
             document, render_apply, self._around(), code=exit_code_of(report), sort_keys=True
         )
-        notify(self.session, apply_failed(self.outputs.shown(document), self.session.tree.owner_of))
+        self.session.notify(apply_failed(self.outputs.shown(document), self.session.tree.owner_of))
         if self.sweep is None:
             return code
         return max(code, self.sweep.mark_and_sweep(plan, self.options.selection, self.run, applied=code))

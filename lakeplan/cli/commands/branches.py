@@ -18,7 +18,6 @@ from lakeplan.branches.undo import UndoOptions, undo_branches
 from lakeplan.cli import completing, options
 from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.namespaces import CacheOptions
-from lakeplan.cli.notifying import publisher_of
 from lakeplan.cli.options import CommandGroup, argument, command, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, now_utc, parse_time, stopping, this_run
@@ -281,7 +280,7 @@ def _ports(session: Session, stop: Callable[[], bool]) -> RunPorts:
         session.state(),
         session.progress,
         stop,
-        publisher_of(session.tree.notify, session.environ),
+        session.publisher(session.tree.notify),
         session.rules_writer,
         session.connection,
     )

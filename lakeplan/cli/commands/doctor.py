@@ -10,7 +10,6 @@ from typing import Annotated, get_args
 
 from lakeplan.cli import options
 from lakeplan.cli.completing import check_server
-from lakeplan.cli.notifying import url_problem
 from lakeplan.cli.options import command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import is_lost, now_utc
@@ -109,8 +108,7 @@ def _examine(
     valid = f"{files}, {servers}, {count_of(len(tree.entries), 'entry')}"
     yield Check("valid", "ok", valid, area="tree")
     if tree.notify is not None:
-        checks = check_channels(tree.notify, lambda channel: url_problem(channel, session.environ))
-        yield from in_area("notify", checks)
+        yield from in_area("notify", check_channels(tree.notify, session.environ))
     yield from examine(
         tree,
         selection,

@@ -10,7 +10,6 @@ from lakeplan.cli import options
 from lakeplan.cli.completing import check_server
 from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.git import head_of
-from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import command, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import is_lost, this_run
@@ -92,7 +91,7 @@ def drift(
         document["written"], document["not_written"] = list(done.written), list(done.not_written)
         code = max(code, ExitCode.PARTLY_DONE) if done.not_written and code != ExitCode.ERROR else code
     outputs.emit(document, render_drift, RenderContext.of(session.tree), code=code, sort_keys=True)
-    notify(session, drift_found(outputs.shown(document), [c.value for c in classes or DriftClass]))
+    session.notify(drift_found(outputs.shown(document), [c.value for c in classes or DriftClass]))
     return code
 
 

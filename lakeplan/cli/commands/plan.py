@@ -13,7 +13,6 @@ from lakeplan.cli.base import Base, PlanChecks, read_base
 from lakeplan.cli.console import print_error, redacted_message, stderr
 from lakeplan.cli.git import head_of
 from lakeplan.cli.namespaces import CacheOptions, LazySimulator, inventory_for
-from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import now_utc
@@ -124,7 +123,7 @@ def plan(
         def owner_of(repository: str) -> str:
             return (known.owner_of(repository) if known else "") or session.tree.owner_of(repository)
 
-        notify(session, plan_refused(document, owner_of), known.notify if known else None)
+        session.notify(plan_refused(document, owner_of), known.notify if known else None)
     return exit_code_of(made, detailed=detailed_exitcode)
 
 

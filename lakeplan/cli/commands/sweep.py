@@ -14,7 +14,6 @@ from lakeplan.cli import options
 from lakeplan.cli.console import confirm, require_terminal
 from lakeplan.cli.formats import RenderContext, formats_of
 from lakeplan.cli.namespaces import parse_age
-from lakeplan.cli.notifying import notify
 from lakeplan.cli.options import CommandGroup, Options, argument, command, one_of, option
 from lakeplan.cli.outputs import Outputs, with_costs, write_html
 from lakeplan.cli.process import check_lasting_state, new_mark_id, now_utc, stopping, this_run
@@ -164,7 +163,7 @@ def mark(
         )
     document = with_costs(service.marks_document(made), session.tree, "marks")
     outputs.emit(document, output.render_marks, RenderContext.of(session.tree), code=made.exit_code)
-    notify(session, marks_waiting(document, session.tree.owner_of))
+    session.notify(marks_waiting(document, session.tree.owner_of))
     return made.exit_code
 
 
@@ -262,7 +261,7 @@ def run(
             document = {**document, "checks": {"before": before, "after": after}}
     code = _emit_sweep(session, document, outputs)
     if has_run:
-        notify(session, sweeps_ended([document], session.tree.owner_of))
+        session.notify(sweeps_ended([document], session.tree.owner_of))
     return code
 
 

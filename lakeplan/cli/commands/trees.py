@@ -20,9 +20,10 @@ from lakeplan.cli.console import say, stderr, stdout
 from lakeplan.cli.git import default_branch_of, find_work_folder
 from lakeplan.cli.options import command, option
 from lakeplan.cli.process import now_utc, this_run
-from lakeplan.cli.wiring import Opening, SessionOptions, lakectl_settings
+from lakeplan.cli.wiring import Opening, SessionOptions
 from lakeplan.cli.workflows import INCLUDED, INCLUDING, Ci, branch_of, cloud_of, source_of, workflows
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
+from lakeplan.lakefs.credentials import read_lakectl
 from lakeplan.plan import importing
 from lakeplan.plan.baselines import note_baselines, record_sightings
 from lakeplan.retention.patterns import expand
@@ -180,7 +181,7 @@ def endpoints_of(
     if len(endpoints) < len(pairs):
         raise UsageError("two --endpoint options have the same name", hint="Give each server its own name.")
     if not endpoints:
-        url = lakectl_settings(os.environ, lakectl_config).endpoint_url
+        url = read_lakectl(os.environ, lakectl_config).endpoint_url
         if not url:
             what = "--tree DIR to use the servers of a tree, or specify a server" if or_tree else "one"
             hint = f"Add {what}, for example --endpoint prod=https://lakefs.example.com"
