@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from lakeplan.errors import ConfigError, LakeplanError
 from lakeplan.limits import DRIFT_VALUES
@@ -20,27 +19,18 @@ from lakeplan.review.differences import (
     pair_items,
     same_setting,
 )
-from lakeplan.tree.editing import drop_branch, put_branch, put_default, put_setting, replace_number
+from lakeplan.tree.editing import (
+    Change,
+    EditedTree,
+    drop_branch,
+    put_branch,
+    put_default,
+    put_setting,
+    replace_number,
+)
 from lakeplan.tree.tree import Tree
 from lakeplan.values.desired import DesiredRepository, GcDesired, Source
 from lakeplan.values.settings import Policy, SettingKind
-
-Change = Callable[[str], str | None]
-"""Returns the text of a file after one edit, or None if the edit is impossible."""
-
-
-class TreeFiles(Protocol):
-    def edit(self, file: str, change: Change) -> bool:
-        """Edits a file in memory. Returns whether the change was possible. Raises LakeplanError."""
-
-    def load(self) -> Tree:
-        """The tree with the edits. Raises ConfigError."""
-
-    def keep(self) -> None:
-        """Writes the edits. Raises LakeplanError."""
-
-    def undo(self) -> None:
-        """Forgets the edits since ``keep``."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,7 @@ class _Edit:
 
 
 def write_drift(
-    tree: Tree, drifts: Iterable[RepositoryDrift], live: Mapping[str, Iterable[str] | None], files: TreeFiles
+    tree: Tree, drifts: Iterable[RepositoryDrift], live: Mapping[str, Iterable[str] | None], files: EditedTree
 ) -> DriftWritten:
     """Writes every value that differs on the server from both the baseline and the tree. ``live`` are the
     repositories of each server; None: not known. The edited tree is loaded and compared. Edits that do not
@@ -142,7 +132,7 @@ class _Writer:
         tree: Tree,
         live: Mapping[str, Iterable[str] | None],
         stored: Mapping[tuple[str, str], int | None],
-        files: TreeFiles,
+        files: EditedTree,
     ) -> None:
         self.tree = tree
         self._live, self._stored, self._files = live, stored, files

@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from lakeplan.cli import tree_edit
 from lakeplan.sandbox.service import Options
+from lakeplan.tree import editing
 from lakeplan.tree.schemas import load_schema
 from tests.sandboxes import start_sandbox
 
@@ -185,20 +185,20 @@ def it_leaves_a_file_that_somebody_saved_meanwhile_and_goes_on(
     for name in ("analytics", "events"):
         world.api.set_rules(name, 9)
     file = world.tree / "repositories" / "analytics.yaml"
-    load, before = tree_edit.load_tree, file.read_text()
+    load, before = editing.load_tree, file.read_text()
 
     def save_and_load(*arguments: Any, **options: Any) -> Any:
         file.write_text(file.read_text() + "# mine\n")
         return load(*arguments, **options)
 
-    monkeypatch.setattr(tree_edit, "load_tree", save_and_load)
+    monkeypatch.setattr(editing, "load_tree", save_and_load)
     document = written(world, code=3)
     assert [row["repository"] for row in document["written"]] == ["prod/events"]
     (left,) = document["not_written"]
     assert left["repository"] == "prod/analytics"
     assert "the file was changed while the command was running" in left["reason"]
     assert file.read_text().replace("# mine\n", "") == before
-    monkeypatch.setattr(tree_edit, "load_tree", load)
+    monkeypatch.setattr(editing, "load_tree", load)
     assert len(written(world)["written"]) == 1
 
 
@@ -217,8 +217,8 @@ def it_does_not_load_the_tree_again_for_every_repository(
     for name in names:
         world.api.set_rules(name, 7, dev=2)
     counted = []
-    load = tree_edit.load_tree
-    monkeypatch.setattr(tree_edit, "load_tree", lambda *a, **o: [counted.append(1), load(*a, **o)][1])
+    load = editing.load_tree
+    monkeypatch.setattr(editing, "load_tree", lambda *a, **o: [counted.append(1), load(*a, **o)][1])
     document = written(world, code=3 if odd else 0)
     assert len(document["written"]) == 16 - odd
     assert [row["repository"] for row in document["not_written"]] == ["prod/repo-03"] * odd

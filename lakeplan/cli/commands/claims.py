@@ -16,13 +16,12 @@ from lakeplan.cli.completing import check_server
 from lakeplan.cli.console import confirm, print_error, require_terminal, say, stdout
 from lakeplan.cli.options import command, option
 from lakeplan.cli.process import this_run
-from lakeplan.cli.tree_edit import read_text
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.plan.apply import reviewed_repositories
 from lakeplan.review import claims
 from lakeplan.review.selection import Selection, lost_globs
-from lakeplan.tree.editing import double_quoted
+from lakeplan.tree.editing import double_quoted, read_text
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.local import OutsideFolder, inside, refuse_links

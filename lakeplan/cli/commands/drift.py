@@ -13,7 +13,6 @@ from lakeplan.cli.git import head_of
 from lakeplan.cli.options import command, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import is_lost, this_run
-from lakeplan.cli.tree_edit import EditedTree
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.output.occasions import drift_found
@@ -23,6 +22,7 @@ from lakeplan.plan.drift_compare import DriftClass, HeadPorts
 from lakeplan.plan.drift_write import DriftWritten, write_drift
 from lakeplan.review.run import Run
 from lakeplan.stores.protocols import StateWriter
+from lakeplan.tree.editing import EditedTree
 
 ANY = "any"
 VANISHING = (

@@ -19,7 +19,6 @@ from lakeplan.cli.namespaces import CacheOptions
 from lakeplan.cli.options import CommandGroup, argument, command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import now_utc, parse_time
-from lakeplan.cli.tree_edit import EditedTree
 from lakeplan.cli.wiring import Opening, SessionOptions
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, StalePlan
 from lakeplan.lakefs.protocols import LakeFSReader
@@ -29,7 +28,7 @@ from lakeplan.plan.rollback import Disagreement, checked, disagreements, replace
 from lakeplan.review import history as records
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
-from lakeplan.tree.editing import add_entry, gc_lines, set_gc, setting_lines
+from lakeplan.tree.editing import EditedTree, add_entry, gc_lines, set_gc, setting_lines
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree
 from lakeplan.values.units import parse_duration

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.cli.tree_edit import EditedTree
 from lakeplan.errors import ConfigError, LakeplanError
+from lakeplan.tree.editing import EditedTree
 from lakeplan.values.local import write_file
 
 ROOT = """apiVersion: lakeplan/v1
@@ -90,7 +90,7 @@ def it_writes_no_file_when_one_cannot_be_written(tree: EditedTree, monkeypatch: 
             raise LakeplanError("cannot write: No space left on device")
         write_file(path, text, mode=mode)
 
-    monkeypatch.setattr("lakeplan.cli.tree_edit.write_file", write)
+    monkeypatch.setattr("lakeplan.tree.editing.write_file", write)
     with pytest.raises(LakeplanError, match="No space left"):
         tree.keep()
     assert (stored(tree), tree.files) == (before, ())
