@@ -182,7 +182,8 @@ def _explain(error: ValidationError, node: Node) -> Iterator[tuple[Source, NodeP
                 missing = [key for key in schema["required"] if key not in node.items]
                 # Each missing key has its own error, which names it.
                 key = next((k for k in missing if repr(k) in error.message), missing[0])
-                yield node.source, (), f"the key {key} is missing"
+                add = "; add `apiVersion: lakeplan/v1`" if key == "apiVersion" else ""
+                yield node.source, (), f"the key {key} is missing{add}"
         case "minProperties" | "minItems":
             if "x-clearable" in schema:
                 yield node.source, (), _empty_block(schema["x-clearable"])

@@ -77,7 +77,7 @@ def it_reports_a_problem_of_the_root_file(problem: Callable[..., str], root: str
         ),
         (
             "servers: {p: {endpoint_url: 'https://x'}}\n",
-            "lakeplan.yaml:1:1: (top): the key apiVersion is missing",
+            "lakeplan.yaml:1:1: (top): the key apiVersion is missing; add `apiVersion: lakeplan/v1`",
         ),
         ("apiVersion: lakeplan/v1\n", "lakeplan.yaml:1:1: (top): the key servers is missing"),
         ("- a\n", "lakeplan.yaml:1:1: (top): expected a map with apiVersion and servers, but this is a list"),
