@@ -69,20 +69,6 @@ class Kind(Enum):
 DAMAGED = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """Errors of reading a response that lacks something, or has something else in its place."""
 
-OS_ERRORS = {
-    errno.ENOENT: Kind.MISSING,
-    errno.ENOTDIR: Kind.MISSING,
-    errno.EISDIR: Kind.MISSING,
-    errno.ELOOP: Kind.MISSING,
-    errno.ENAMETOOLONG: Kind.MISSING,
-    errno.EACCES: Kind.DENIED,
-    errno.EPERM: Kind.DENIED,
-    errno.EROFS: Kind.DENIED,
-    errno.EBUSY: Kind.BUSY,
-    errno.EAGAIN: Kind.BUSY,
-    errno.ESTALE: Kind.BUSY,
-}
-
 
 def error_of(kind: Kind, where: str, *, detail: str = "", message: str = "") -> StorageError:
     """Return the error of a kind at a URL. ``detail`` must not have secrets."""
@@ -103,6 +89,15 @@ def translate_os_error(error: OSError, where: str) -> StorageError:
 def _named(groups: Mapping[Kind, str]) -> dict[str, Kind]:
     return {name: kind for kind, names in groups.items() for name in names.split()}
 
+
+_OS_NAMES = _named(
+    {
+        Kind.MISSING: "ENOENT ENOTDIR EISDIR ELOOP ENAMETOOLONG",
+        Kind.DENIED: "EACCES EPERM EROFS",
+        Kind.BUSY: "EBUSY EAGAIN ESTALE",
+    }
+)
+OS_ERRORS = {getattr(errno, name): kind for name, kind in _OS_NAMES.items()}
 
 S3_CODES = _named(
     {
@@ -134,34 +129,24 @@ BOTO_CLASSES = _named(
         Kind.BROKEN: "IncompleteReadError ResponseStreamingError ChecksumError FlexibleChecksumError"
         " AwsChunkedWrapperError MD5UnavailableError EventStreamError",
         Kind.NO_CREDENTIALS: "NoCredentialsError PartialCredentialsError CredentialRetrievalError"
-        " UnknownCredentialError TokenRetrievalError NoAuthTokenError MetadataRetrievalError"
-        " UnauthorizedSSOTokenError SSOError SSOTokenLoadError LoginError LoginRefreshRequired"
-        " LoginInsufficientPermissions LoginTokenLoadError LoginAuthorizationCodeError"
-        " RefreshWithMFAUnsupportedError UnknownTokenProviderError InvalidIMDSEndpointError"
+        " UnknownCredentialError TokenRetrievalError NoAuthTokenError MetadataRetrievalError SSOError"
+        " LoginError RefreshWithMFAUnsupportedError UnknownTokenProviderError InvalidIMDSEndpointError"
         " InvalidIMDSEndpointModeError",
-        Kind.SETTINGS: "NoRegionError InvalidRegionError UnknownRegionError ProfileNotFound ConfigNotFound"
-        " ConfigParseError InvalidConfigError InfiniteLoopConfigError InvalidChecksumConfigError"
-        " InvalidRetryConfigurationError InvalidRetryModeError InvalidMaxRetryAttemptsError"
+        Kind.SETTINGS: "InvalidRegionError UnknownRegionError ProfileNotFound ConfigNotFound"
+        " ConfigParseError InvalidConfigError InvalidChecksumConfigError InvalidRetryConfigurationError"
         " InvalidProxiesConfigError InvalidS3AddressingStyleError InvalidDefaultsMode"
         " InvalidS3UsEast1RegionalEndpointConfigError InvalidSTSRegionalEndpointsConfigError"
         " InvalidEndpointConfigurationError InvalidEndpointDiscoveryConfigurationError"
-        " BaseEndpointResolverError UnknownEndpointError UnknownFIPSEndpointError EndpointVariantError"
-        " EndpointProviderError EndpointResolutionError UnknownEndpointResolutionBuiltInName"
-        " InvalidDNSNameError InvalidHostLabelError ServiceNotInRegionError UnsupportedS3ArnError"
-        " UnsupportedS3AccesspointConfigurationError UnsupportedS3ConfigurationError"
-        " UnsupportedS3ControlArnError UnsupportedS3ControlConfigurationError"
-        " UnsupportedOutpostResourceError UnknownSignatureVersionError UnsupportedSignatureVersionError"
-        " MissingDependencyException UnsupportedServiceProtocolsError",
-        Kind.MISUSE: "ParamValidationError ValidationError AliasConflictParameterError RangeError"
-        " UnknownKeyError UnknownParameterError MissingParametersError OperationNotPageableError"
-        " PaginationError UnseekableStreamError UnknownClientMethodError InvalidExpressionError"
-        " ApiVersionNotFoundError DataNotFoundError UnknownServiceError UnknownServiceStyle"
-        " MissingServiceIdError UndefinedModelAttributeError StubResponseError StubAssertionError"
-        " UnStubbedResponseError WaiterError WaiterConfigError CapacityNotAvailableError"
-        " BotoCoreError ClientError",
+        " BaseEndpointResolverError EndpointProviderError InvalidDNSNameError InvalidHostLabelError"
+        " ServiceNotInRegionError UnsupportedS3ArnError UnsupportedS3AccesspointConfigurationError"
+        " UnsupportedS3ConfigurationError UnsupportedS3ControlArnError"
+        " UnsupportedS3ControlConfigurationError UnsupportedOutpostResourceError"
+        " UnknownSignatureVersionError UnsupportedSignatureVersionError MissingDependencyException"
+        " UnsupportedServiceProtocolsError",
+        Kind.MISUSE: "UndefinedModelAttributeError BotoCoreError ClientError",
     }
 )
-"""Every error class of botocore. ``ClientError`` is translated by its code."""
+"""Error classes of botocore. Others are translated like their base class, ``ClientError`` by its code."""
 
 AZURE_CODES = _named(
     {
@@ -190,11 +175,10 @@ AZURE_CLASSES = _named(
         Kind.UNREACHABLE: "ServiceRequestError ServiceRequestTimeoutError ServiceResponseTimeoutError",
         Kind.BROKEN: "ServiceResponseError IncompleteReadError DecodeError DeserializationError",
         Kind.UNSUPPORTED: "TooManyRedirectsError HttpResponseError ODataV4Error",
-        Kind.MISUSE: "AzureError ResourceNotModifiedError ResponseNotReadError SerializationError"
-        " StreamClosedError StreamConsumedError",
+        Kind.MISUSE: "AzureError ResourceNotModifiedError SerializationError",
     }
 )
-"""Every error class of azure-core."""
+"""Error classes of azure-core. Others are translated like their base class."""
 _RETURNED = "the storage returned "
 
 
@@ -221,17 +205,15 @@ def translate_azure_error(error: Exception, where: str) -> StorageError:
     status = getattr(error, "status_code", None)
     kind = AZURE_CODES.get(code) or _azure_status(status) or _by_class(error, AZURE_CLASSES, Kind.SETTINGS)
     detail = f"{code or type(error).__name__}" + (f" (status {status})" if status else "")
-    if kind is Kind.UNSUPPORTED:
-        return error_of(kind, where, detail=detail, message=f"{_RETURNED}{detail}")
-    return error_of(kind, where, detail=detail)
+    message = f"{_RETURNED}{detail}" if kind is Kind.UNSUPPORTED else ""
+    return error_of(kind, where, detail=detail, message=message)
 
 
 def _azure_status(status: object) -> Kind | None:
-    if isinstance(status, int) and status >= 500:
-        return Kind.BUSY
-    return {401: Kind.DENIED, 403: Kind.DENIED, 404: Kind.UNCLEAR, 412: Kind.CONFLICT, 429: Kind.BUSY}.get(
-        status if isinstance(status, int) else 0
-    )
+    if not isinstance(status, int):
+        return None
+    known = {401: Kind.DENIED, 403: Kind.DENIED, 404: Kind.UNCLEAR, 412: Kind.CONFLICT, 429: Kind.BUSY}
+    return Kind.BUSY if status >= 500 else known.get(status)
 
 
 def _by_class(error: Exception, table: Mapping[str, Kind], otherwise: Kind) -> Kind:
