@@ -385,9 +385,6 @@ class AzureStore(AzureDeleter, AzureCopier):
 class AzureState(ConditionalState[AzureStore]):
     """Implements ``StateWriter`` under a path of a container. A version is the blob's ETag."""
 
-    def __init__(self, location: AzureLocation, access: Access = NO_ACCESS) -> None:
-        super().__init__(AzureStore(location, access))
-
     def _write(self, key: str, data: bytes, if_version: str | None) -> str:
         return self._store.put_record(key, data, if_version=if_version)
 

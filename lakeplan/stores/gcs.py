@@ -11,7 +11,6 @@ from lakeplan import limits
 from lakeplan.errors import StorageError, StoreBusy
 from lakeplan.stores.faults import Kind, error_of, reason_of
 from lakeplan.stores.gcs_client import Answer, GcsReader, error_for, is_busy, json_of, stored_object
-from lakeplan.stores.open import NO_ACCESS, Access, GcsLocation
 from lakeplan.stores.shared import (
     CHANGED,
     THREADS,
@@ -226,9 +225,6 @@ def _lock(answer: Answer) -> str:
 
 class GcsState(ConditionalState[GcsStore]):
     """Implements ``StateWriter`` under a prefix of a bucket. A version is a generation."""
-
-    def __init__(self, location: GcsLocation, access: Access = NO_ACCESS) -> None:
-        super().__init__(GcsStore(location, access))
 
     def _write(self, key: str, data: bytes, if_version: str | None) -> str:
         return self._store.put_record(key, data, if_version=if_version or "0")

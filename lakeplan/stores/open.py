@@ -220,21 +220,21 @@ def _load_s3() -> Adapters[S3Location]:
     from lakeplan.stores.s3 import S3State, S3Store
     from lakeplan.stores.s3_client import S3Reader
 
-    return Adapters(S3Reader, S3Store, S3State)
+    return Adapters(S3Reader, S3Store, lambda *opened: S3State(S3Store(*opened)))
 
 
 def _load_azure() -> Adapters[AzureLocation]:
     from lakeplan.stores.azure import AzureState, AzureStore
     from lakeplan.stores.azure_client import AzureReader
 
-    return Adapters(AzureReader, AzureStore, AzureState)
+    return Adapters(AzureReader, AzureStore, lambda *opened: AzureState(AzureStore(*opened)))
 
 
 def _load_gcs() -> Adapters[GcsLocation]:
     from lakeplan.stores.gcs import GcsState, GcsStore
     from lakeplan.stores.gcs_client import GcsReader
 
-    return Adapters(GcsReader, GcsStore, GcsState)
+    return Adapters(GcsReader, GcsStore, lambda *opened: GcsState(GcsStore(*opened)))
 
 
 OPENERS: Mapping[str, Opener[Any]] = {

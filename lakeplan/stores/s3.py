@@ -31,6 +31,7 @@ from lakeplan.stores.s3_client import (
     S3Client,
     S3Place,
     S3Reader,
+    answer_behind,
     boto_errors,
     checksum_options,
     described,
@@ -219,9 +220,7 @@ class S3Copier(S3Reader):
                 if not described(key, answer).e_tag:
                     raise ValueError("no ETag")
         except StorageError as error:
-            cause = error.__cause__
-            answered = cause.response.get("ResponseMetadata", {}) if isinstance(cause, ClientError) else {}
-            if answered.get("HTTPStatusCode") == 400:
+            if answer_behind(error, "ResponseMetadata").get("HTTPStatusCode") == 400:
                 raise StorageError(
                     "the store did not return this object's metadata, so the object cannot be copied",
                     where=self._where(key),
@@ -409,12 +408,12 @@ class S3Deleter(BatchDeleter, S3Place):
                 answer = self._once.get().delete_objects(Bucket=self._bucket, Delete=request)
         except StorageDenied as error:
             # Some stores refuse the whole batch for one locked object. Then each object gets a request.
-            if not _names_lock(_answer_of(error.__cause__)):
+            if not _names_lock(answer_behind(error, "Error")):
                 raise
             alone = ((version, self._delete_alone(*version, tags)) for version in versions)
             return {version: failure for version, failure in alone if failure is not None}
         except StorageError as error:
-            if conditional and _answer_of(error.__cause__).get("Code") in UNCONDITIONAL:
+            if conditional and answer_behind(error, "Error").get("Code") in UNCONDITIONAL:
                 return None
             raise
         if conditional and any(item.get("Code") in UNCONDITIONAL for item in answer.get("Errors", ())):
@@ -457,7 +456,7 @@ class S3Deleter(BatchDeleter, S3Place):
                 return self._delete_alone(key, version, tags)
             if not isinstance(error, StorageDenied) or error.message != Kind.DENIED.value.message:
                 raise  # without credentials the whole batch fails
-            return _failure(_answer_of(error.__cause__))
+            return _failure(answer_behind(error, "Error"))
         return None
 
 
@@ -497,11 +496,6 @@ def _named_in(item: dict[str, Any], requested: dict[Version, Failure]) -> list[V
     if exact or item.get("VersionId"):
         return exact[:1]
     return [version for version in requested if version[0] == key]
-
-
-def _answer_of(error: BaseException | None) -> dict[str, Any]:
-    answer: dict[str, Any] = error.response.get("Error", {}) if isinstance(error, ClientError) else {}
-    return answer
 
 
 def _failure(item: dict[str, Any]) -> Failure:
@@ -564,9 +558,6 @@ class S3State(ConditionalState[S3Store]):
 
     A deleted record is an empty object, because fewer stores have conditional deletes than conditional puts.
     """
-
-    def __init__(self, location: S3Location, access: Access = NO_ACCESS) -> None:
-        super().__init__(S3Store(location, access))
 
     def _is_deleted(self, size: int) -> bool:
         return size == 0

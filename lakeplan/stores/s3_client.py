@@ -329,10 +329,15 @@ class S3Place(RecordPlace):
 def was_sent_before(error: StorageError) -> bool:
     """Return whether a conditional write failed by its condition after botocore had sent it before. It may
     conflict with itself."""
-    cause = error.__cause__  # without a response, errors of botocore have None there
-    answer = cause.response.get("ResponseMetadata", {}) if isinstance(cause, ClientError) else {}
     meant = isinstance(error, WriteConflict) or is_missing_object(error)
-    return meant and int(answer.get("RetryAttempts", 0)) > 0
+    return meant and int(answer_behind(error, "ResponseMetadata").get("RetryAttempts", 0)) > 0
+
+
+def answer_behind(error: StorageError, part: str) -> dict[str, Any]:
+    """Return ``Error`` or ``ResponseMetadata`` of the response that an error translates, or {} without."""
+    cause = error.__cause__
+    answer: dict[str, Any] = cause.response.get(part, {}) if isinstance(cause, ClientError) else {}
+    return answer
 
 
 @cache

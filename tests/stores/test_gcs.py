@@ -50,7 +50,7 @@ class DescribeGcsStore(SweepStoreContract):
 class DescribeGcsState(StateContract):
     @pytest.fixture
     def open_again(self, gcs_bucket: str) -> Open:
-        return lambda: GcsState(GcsLocation(gcs_bucket, "ops/lakeplan"))
+        return lambda: GcsState(GcsStore(GcsLocation(gcs_bucket, "ops/lakeplan")))
 
     def it_lets_one_of_several_threads_win(self, open_again: Open) -> None:
         assert count_winners(open_again, rounds=10) == [1] * 10
