@@ -14,7 +14,7 @@ from lakeplan.branches.survey import Moments, Survey, survey
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.review import gates
-from lakeplan.review.selection import Selection, failure_of, lost_globs
+from lakeplan.review.selection import Selection, check_server, failure_of, lost_globs
 from lakeplan.simulation.requests import ImpactRequest, Simulator, simulate
 from lakeplan.state.clocks import clock_warning
 from lakeplan.state.store import ListedOnce
@@ -225,11 +225,7 @@ def select(
     broken: list[RepositoryOutlook] = []
     others: list[str] = []
     lost: dict[str, LakeplanError] = {}
-    if options.selection.server is not None and options.selection.server not in tree.servers:
-        raise UsageError(
-            f"the tree has no server {options.selection.server!r}",
-            hint=f"Use one of {', '.join(tree.servers)}.",
-        )
+    check_server(tree, options.selection.server)
     for name, server in tree.servers.items():
         if options.selection.server not in (None, name) or server.branch_lifecycle_engine == "none":
             continue

@@ -12,21 +12,24 @@ from copy import copy
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
-from lakeplan.cli import click, completing
+from lakeplan.cli import click
 from lakeplan.cli.console import configure_logging, remember_redaction
 from lakeplan.cli.formats import formats_of
 from lakeplan.cli.outputs import Outputs, pair_outputs
 from lakeplan.cli.progress import progress_for
-from lakeplan.errors import UsageError
+from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.simulation.runners import Runners
 from lakeplan.values.gates import GATES
 from lakeplan.values.progress import Progress
+
+if TYPE_CHECKING:
+    from lakeplan.tree.tree import Tree
 
 
 @dataclass(frozen=True)
@@ -94,19 +97,67 @@ def argument(help: str, metavar: str, **more: Any) -> ArgumentInfo:
     return declared
 
 
+# ---- names of a tree, for shells
+def complete_repositories(context: typer.Context) -> list[str]:
+    """Entries of the tree by name, with their server if two servers have the name."""
+    tree = _tree(context)
+    if tree is None:
+        return []
+    names = [entry.name for entry in tree.entries if not entry.is_glob]
+    return sorted({n for name in names for n in _written(tree, name)})
+
+
+def complete_targets(context: typer.Context) -> list[str]:
+    """Return the values of ``--target``: repositories, and the globs of the tree."""
+    tree = _tree(context)
+    globs = [] if tree is None else [entry.name for entry in tree.entries if entry.is_glob]
+    return [*complete_repositories(context), *sorted(set(globs))]
+
+
+def complete_allow(context: typer.Context) -> list[str]:
+    """Return the values of ``--allow``: gates, and gates of one repository."""
+    gates = [gate.name for gate in GATES.values() if gate.allow]
+    return [
+        *gates,
+        *(f"{repository}={gate}" for repository in complete_repositories(context) for gate in gates),
+    ]
+
+
+def complete_servers(context: typer.Context) -> list[str]:
+    tree = _tree(context)
+    return [] if tree is None else list(tree.servers)
+
+
+def _written(tree: Tree, name: str) -> list[str]:
+    servers = tree.servers_of(name)
+    return [name] if len(servers) < 2 else [f"{server}/{name}" for server in servers]
+
+
+def _tree(context: typer.Context) -> Tree | None:
+    """None for a tree with problems: a shell cannot show them."""
+    # Imported here because every command has these completions, but most invocations complete nothing.
+    from lakeplan.tree.tree import load_tree
+
+    try:
+        return load_tree(Path(context.params.get("tree") or "."), os.environ)
+    except LakeplanError:
+        return None
+
+
+# ---- options of several commands
 Repository = Annotated[
-    str, argument("Repository: name or server/name.", "REPO", autocompletion=completing.repositories)
+    str, argument("Repository: name or server/name.", "REPO", autocompletion=complete_repositories)
 ]
 TreeDir = Annotated[Path, option("Folder that contains lakeplan.yaml.", "DIR", names=("-C", "--tree"))]
 Targets = Annotated[
     list[str] | None,
     option(
-        "Only repositories that match this glob. Repeatable.", "REPO_GLOB", autocompletion=completing.targets
+        "Only repositories that match this glob. Repeatable.", "REPO_GLOB", autocompletion=complete_targets
     ),
 ]
 Owner = Annotated[str | None, option("Only repositories of this owner.", "OWNER")]
 Server = Annotated[
-    str | None, option("Only repositories on this server.", "NAME", autocompletion=completing.servers)
+    str | None, option("Only repositories on this server.", "NAME", autocompletion=complete_servers)
 ]
 Formats = list[str] | None
 Outs = Annotated[
@@ -250,9 +301,7 @@ _IN_THE_TREE = "Add the gate to `overrides` in the tree, and have the change rev
 
 
 def _allow_option(text: str) -> Any:
-    return typer.Option(
-        "--allow", help=text, metavar="[REPOSITORY=]GATE", autocompletion=completing.allowable
-    )
+    return typer.Option("--allow", help=text, metavar="[REPOSITORY=]GATE", autocompletion=complete_allow)
 
 
 def _check_allowed(allow: Sequence[str] | None) -> frozenset[str]:

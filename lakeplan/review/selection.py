@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeAlias
 
-from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound
+from lakeplan.errors import LakeplanError, NotFound, RepositoryNotFound, UsageError
 from lakeplan.formats.refs import read_refs
 from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
 from lakeplan.retention.graph import CommitGraph, missing_heads
 from lakeplan.retention.patterns import REPOSITORY_NAMES, matches, names_repository, share_a_name
-from lakeplan.tree.tree import DesiredTree
+from lakeplan.tree.tree import DesiredTree, Tree
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.pins import may_be_pin
-from lakeplan.values.plan import Failure
-from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds
+from lakeplan.values.plan import Failure, Plan, RepositoryPlan
+from lakeplan.values.repository import Branch, Commit, Refs, RefsDumpIds, Repository
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,51 @@ class Selection:
 def _share(target: str, glob: DesiredRepository) -> bool:
     server, slash, name = target.rpartition("/")
     return (not slash or matches(glob.server, server)) and share_a_name(name, glob.name, REPOSITORY_NAMES)
+
+
+def check_server(tree: DesiredTree, server: str | None) -> None:
+    """Raises UsageError if the tree does not have the server."""
+    if server is not None and server not in tree.servers:
+        raise UsageError(f"the tree has no server {server!r}", hint=f"Use one of {', '.join(tree.servers)}.")
+
+
+def one_repository(tree: Tree, repository: str) -> tuple[str, str]:
+    """(server, name) of ``name`` or ``server/name``. A repository that no entry names is looked up on the
+    tree's only server. Raises UsageError when several servers could be meant."""
+    server, slash, name = repository.rpartition("/")
+    if slash:
+        check_server(tree, server)
+        return server, name
+    servers = tree.servers_of(repository) or list(tree.servers)
+    if len(servers) != 1:
+        raise UsageError(
+            f"repository {repository!r} may be on any of several servers: {', '.join(servers)}",
+            hint=f"Include the server, for example {servers[0]}/{repository}",
+        )
+    return servers[0], repository
+
+
+def find_repository(tree: Tree, reader: LakeFSReader, server: str, name: str) -> Repository:
+    """The repository on its server. Raises UsageError when neither the server nor the tree knows the name,
+    ServerError (RepositoryNotFound) when the tree names it and the server has none."""
+    try:
+        return reader.get_repository(name)
+    except RepositoryNotFound as error:
+        if name in tree.directory.exact_names(server):
+            raise
+        raise UsageError(error.message, where=error.where, hint=error.hint) from error
+
+
+def targeted(plan: Plan, globs: Sequence[str], plan_file: Path) -> list[RepositoryPlan]:
+    """Repositories of a plan that ``--target`` names. Raises UsageError when it names none of them."""
+    matching = [r for r in plan.repositories if any(names_repository(g, r.server, r.name) for g in globs)]
+    if globs and not matching:
+        raise UsageError(
+            "no repository in the plan matches --target",
+            where=str(plan_file),
+            hint=f"Run `lakeplan show {plan_file}` to list their names. Quote globs, for example 'team-*'.",
+        )
+    return matching
 
 
 def lost_globs(tree: DesiredTree, server: str, selection: Selection) -> list[DesiredRepository]:

@@ -15,7 +15,7 @@ from lakeplan.branches.documents import ReviewedPlan
 from lakeplan.branches.plan import BranchesOptions, BranchesPorts, plan_branches
 from lakeplan.branches.run import RunPorts, run_branches, serve
 from lakeplan.branches.undo import UndoOptions, undo_branches
-from lakeplan.cli import completing, options
+from lakeplan.cli import options
 from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.namespaces import CacheOptions
 from lakeplan.cli.options import CommandGroup, argument, command, option
@@ -31,7 +31,7 @@ from lakeplan.output.branches import (
     render_exemption,
 )
 from lakeplan.review.base import ReviewedTree
-from lakeplan.review.selection import Selection
+from lakeplan.review.selection import Selection, one_repository
 from lakeplan.values.cron import Cron, parse_cron
 from lakeplan.values.units import parse_date
 
@@ -165,7 +165,9 @@ def exempt(
     *,
     repository: Annotated[
         str,
-        argument("Repository: name or server/name.", "REPOSITORY", autocompletion=completing.repositories),
+        argument(
+            "Repository: name or server/name.", "REPOSITORY", autocompletion=options.complete_repositories
+        ),
     ],
     branch: Annotated[str, argument("Branch to keep.", "BRANCH")],
     tree: options.TreeDir = Path(),
@@ -196,7 +198,7 @@ def exempt(
         )
     asked = ExemptOptions(branch, None if until is None else _end_of(until), reason)
     session = opening.session(tree)
-    server, name = completing.one_repository(session.tree, repository)
+    server, name = one_repository(session.tree, repository)
     check_engines(session, Selection(server=server))
     check_lasting_state(session.tree.state_url, os.environ)
     desired = session.tree.find(server, name)

@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 
 from lakeplan.api import find_repository
-from lakeplan.cli import completing, options
+from lakeplan.cli import options
 from lakeplan.cli.commands.trees import write_files
-from lakeplan.cli.completing import check_server
 from lakeplan.cli.console import confirm, print_error, require_terminal, say, stdout
 from lakeplan.cli.options import command, option
 from lakeplan.cli.process import this_run
@@ -20,7 +19,7 @@ from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.plan.apply import reviewed_repositories
 from lakeplan.review import claims
-from lakeplan.review.selection import Selection, lost_globs
+from lakeplan.review.selection import Selection, check_server, lost_globs
 from lakeplan.tree.editing import double_quoted, read_text
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
@@ -91,7 +90,7 @@ def _named(session: Session, repository: str, *, owned: bool) -> tuple[str, str]
     server, slash, name = repository.rpartition("/")
     tree = session.tree
     if slash and not owned:
-        completing.check_server(tree, server)
+        check_server(tree, server)
         return server, name
     if not owned and tree.default_server is not None and not tree.servers_of(repository):
         return tree.default_server, name

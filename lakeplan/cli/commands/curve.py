@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.pin_records import read_stored
-from lakeplan.cli import completing, namespaces, options
-from lakeplan.cli.completing import find_repository, one_repository
+from lakeplan.cli import namespaces, options
 from lakeplan.cli.options import argument, command, option
 from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import moment_of
@@ -21,7 +20,7 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.output.simulate import render_curve
 from lakeplan.plan.gather import gather
 from lakeplan.retention.rules import to_us
-from lakeplan.review.selection import read_all_refs, read_graph
+from lakeplan.review.selection import find_repository, one_repository, read_all_refs, read_graph
 from lakeplan.simulation.inputs import read_rules
 from lakeplan.values.rules import MAX_DAYS, GcRules
 
@@ -41,7 +40,7 @@ def curve(
         argument(
             "Repository: name or server/name. Cannot be combined with --namespace.",
             "[REPO]",
-            autocompletion=completing.repositories,
+            autocompletion=options.complete_repositories,
         ),
     ] = None,
     namespace: Annotated[

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, get_args
 
 from lakeplan.cli import options
-from lakeplan.cli.completing import check_server
 from lakeplan.cli.options import command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import is_lost, now_utc
@@ -19,7 +18,7 @@ from lakeplan.doctor.doctor import DoctorPorts, check_channels, doctor_document,
 from lakeplan.doctor.repositories import Check, Purpose
 from lakeplan.errors import ConfigError, ExitCode
 from lakeplan.output.operations import render_doctor
-from lakeplan.review.selection import Selection
+from lakeplan.review.selection import Selection, check_server
 from lakeplan.simulation.runners import SPARK, Runners
 from lakeplan.values.units import count_of
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 from lakeplan.cli import options
-from lakeplan.cli.completing import check_server
 from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.git import head_of
 from lakeplan.cli.options import command, option
@@ -21,6 +20,7 @@ from lakeplan.plan.drift import DriftPorts, DriftReport, drift_document, find_dr
 from lakeplan.plan.drift_compare import DriftClass, HeadPorts
 from lakeplan.plan.drift_write import DriftWritten, write_drift
 from lakeplan.review.run import Run
+from lakeplan.review.selection import check_server
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.tree.editing import EditedTree
 

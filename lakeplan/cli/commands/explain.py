@@ -12,8 +12,7 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.branches.notices import notes_on, read_spared
 from lakeplan.branches.pin_records import with_rules_of
-from lakeplan.cli import completing, namespaces, options
-from lakeplan.cli.completing import find_repository, one_repository
+from lakeplan.cli import namespaces, options
 from lakeplan.cli.namespaces import parse_age, parse_zone
 from lakeplan.cli.options import argument, command, option
 from lakeplan.cli.outputs import Outputs
@@ -29,7 +28,7 @@ from lakeplan.plan.branches import is_ours
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import to_us
-from lakeplan.review.selection import read_all_refs
+from lakeplan.review.selection import find_repository, one_repository, read_all_refs
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history, read_rules
 from lakeplan.simulation.listings import StagedRun, find_run
 from lakeplan.simulation.observing import Addresses, known_as
@@ -231,7 +230,9 @@ def explain(
     words: Annotated[
         list[str],
         argument(
-            "Repository, and the data to explain.", "[REPO] WHAT", autocompletion=completing.repositories
+            "Repository, and the data to explain.",
+            "[REPO] WHAT",
+            autocompletion=options.complete_repositories,
         ),
     ],
     tree: options.TreeDir = Path(),

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.api import read_plan
 from lakeplan.cli import namespaces, options
-from lakeplan.cli.completing import targeted
 from lakeplan.cli.console import redacted_message, say, stderr, stdout
 from lakeplan.cli.namespaces import parse_zone
 from lakeplan.cli.options import argument, command, option
@@ -22,7 +21,7 @@ from lakeplan.output.redact import redacted
 from lakeplan.output.report import render_report
 from lakeplan.output.text import size
 from lakeplan.plan.page import MAX_DETAILED, History, report_page_document, shown_repositories
-from lakeplan.review.selection import read_all_refs
+from lakeplan.review.selection import read_all_refs, targeted
 from lakeplan.simulation.inputs import read_refs_dump
 from lakeplan.simulation.runners import Runners
 from lakeplan.stores.open import open_namespace

@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lakeplan.api import read_plan
-from lakeplan.cli import completing, options
-from lakeplan.cli.completing import targeted
+from lakeplan.cli import options
 from lakeplan.cli.formats import Document, formats_of
 from lakeplan.cli.options import argument, command, option
 from lakeplan.cli.outputs import Outputs
@@ -21,6 +20,7 @@ from lakeplan.errors import UsageError
 from lakeplan.output.plan import render_plan
 from lakeplan.output.show import render_repository
 from lakeplan.output.text import safe, safe_lines
+from lakeplan.review.selection import targeted
 from lakeplan.tree.structure import nearest
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import NAME_HINT, DesiredRepository, ServerConfig
@@ -164,7 +164,7 @@ def show(
         option(
             "Show the settings of this repository and where each one is set.",
             "REPO",
-            autocompletion=completing.repositories,
+            autocompletion=options.complete_repositories,
         ),
     ] = None,
     tree: options.TreeDir = Path(),
