@@ -1,6 +1,5 @@
 """Gives notice of deletions: publishes notices, and records which of them a channel accepted. Also records
-the exemptions with which ``branches exempt`` keeps a branch for some time.
-"""
+the exemptions with which ``branches exempt`` keeps a branch for some time."""
 
 from __future__ import annotations
 
@@ -201,9 +200,7 @@ def exempt_branch(
     journal = open_journal(state, run, "branches exempt")
     for attempt in range(TRIES):
         exemptions, version = read_exemptions(state, desired.key)
-        made = _made(
-            desired.key, exemptions.get(options.branch), options, _now(state, desired.key, options, run), run
-        )
+        made = _made(desired.key, exemptions.get(options.branch), options, state, run)
         done = Exempted(desired.key, options.branch, made)
         if not attempt:
             _note(journal, done, head or "", "pending")  # a killed run is in the history too
@@ -236,16 +233,13 @@ def _note(journal: RunJournal, done: Exempted, head: str, status: str, message: 
     return note_step(journal, done.repository, **{**step, "status": status, "message": text})
 
 
-def _now(state: StateWriter, repository: str, options: ExemptOptions, run: Run) -> datetime:
-    """The moment of the exemption. It is not before the branch's notice, which another clock may have dated,
-    because the exemption voids the notice."""
-    notice = read_notices(state, repository)[0].get(options.branch)
-    return run.now() if notice is None else max(run.now(), notice.accepted_at)
-
-
 def _made(
-    repository: str, before: Exemption | None, options: ExemptOptions, now: datetime, run: Run
+    repository: str, before: Exemption | None, options: ExemptOptions, state: StateWriter, run: Run
 ) -> Exemption:
+    """The exemption. It is not from before the branch's notice, which another clock may have dated, because
+    it voids the notice."""
+    notice = read_notices(state, repository)[0].get(options.branch)
+    now = run.now() if notice is None else max(run.now(), notice.accepted_at)
     if options.until is not None:
         return Exemption(now, options.until, str(run.holder.get("user") or ""), options.reason)
     if before is None or not before.holds(run.now()):

@@ -163,7 +163,6 @@ def _recall_ledger(
     now: datetime,
     runs: Runs,
 ) -> Recalled:
-    stopped, finished = runs.stopped, runs.finished
     stored = read_ledger(state, desired.key)
     version = None if stored is None else stored.version
     if stored is not None:
@@ -175,13 +174,8 @@ def _recall_ledger(
     new = Mark(runs.run_id, 1, plain_endpoint(endpoint), repository.storage_namespace)
     if stored is not None and stored.ledger.repository_created != repository.creation_date:
         # The repository was created again, so the records belong to its predecessor of the same name.
-        stored, stopped, finished = None, (), None
-    if stored is None:
-        lost = witness is not None or bool(stopped) or finished is not None
-        why = "it was removed, or it is in a different state store" if lost else ""
-    else:
-        why = _distrust(stored, desired.key, new, witness, stopped, finished)
-    if why:
+        stored, runs = None, Runs(runs.run_id)
+    if why := _distrust(stored, desired.key, new, witness, runs):
         text = f"its record of branches cannot be trusted ({why}), so ages count from now and {NOT_ASSUMED}"
         return Recalled(None, version, new, notes=(text,))
     assumes = desired.branch_settings.assume_created != "never"
@@ -194,15 +188,13 @@ def _recall_ledger(
 
 
 def _distrust(
-    stored: StoredLedger,
-    key: str,
-    described: Mark,
-    witness: _Witness | None,
-    stopped: Sequence[DeletionRecord],
-    finished: DeletionRecord | None,
+    stored: StoredLedger | None, key: str, described: Mark, witness: _Witness | None, runs: Runs
 ) -> str:
-    """Return why a ledger may be another repository's or an older copy, or "". ``described`` has the
+    """Return why a ledger may be lost, another repository's or an older copy, or "". ``described`` has the
     repository's address."""
+    if stored is None:
+        lost = witness is not None or runs.stopped or runs.finished is not None
+        return "it was removed, or it is in a different state store" if lost else ""
     ledger, mark = stored.ledger, stored.mark
     if (ledger.repository, mark.endpoint, mark.namespace) != (key, described.endpoint, described.namespace):
         return f"it belongs to {ledger.repository} at {mark.endpoint}, in the namespace {mark.namespace}"
@@ -211,10 +203,10 @@ def _distrust(
     if witness is not None and witness.id != mark.id:
         return f"run {witness.id or 'unknown'} started a new record"
     # A run that was stopped before it stored its ledger left a record with the missing generation.
-    left = {record.generation for record in stopped if record.ledger == mark.id}
+    left = {record.generation for record in runs.stopped if record.ledger == mark.id}
     reached = witness.generation if witness is not None else mark.generation
-    if finished is not None and finished.ledger == mark.id:
-        reached = max(reached, finished.generation)
+    if runs.finished is not None and runs.finished.ledger == mark.id:
+        reached = max(reached, runs.finished.generation)
     if reached - mark.generation > sum(1 for number in left if mark.generation < number <= reached):
         return f"it is an outdated copy: its generation is {mark.generation}, but the latest is {reached}"
     return ""
