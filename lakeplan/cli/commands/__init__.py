@@ -64,6 +64,7 @@ SHORT_HELP = {name: text for panel in PANELS.values() for name, text in panel.it
 MODULES = {
     "adopt": "claims",
     "audit": "fleet",
+    "check": "sweep",
     "claim": "claims",
     "import": "trees",
     "init": "trees",

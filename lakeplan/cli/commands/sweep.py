@@ -1,8 +1,9 @@
-"""``lakeplan sweep``."""
+"""``lakeplan sweep`` and ``lakeplan check``."""
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta, timezone
@@ -22,12 +23,14 @@ from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions, Timeo
 from lakeplan.errors import ExitCode, UsageError
 from lakeplan.formats.namespace import XidSource
 from lakeplan.output import sweep as output
+from lakeplan.output.check import render_check
 from lakeplan.output.occasions import marks_waiting, sweeps_ended
 from lakeplan.output.operations import render_collector_runs
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.sweep import service
-from lakeplan.sweep.check import check_after, check_before
+from lakeplan.sweep.check import ReadData, check_after, check_all, check_before
+from lakeplan.sweep.check import exit_code_of as check_exit_code
 from lakeplan.sweep.contents import contents_digest, forecast_of, list_objects, read_contents, read_prefixes
 from lakeplan.sweep.documents import (
     ApprovalDocument,
@@ -47,7 +50,7 @@ from lakeplan.sweep.restore import RestoreOptions
 from lakeplan.sweep.restore import restore as bring_back
 from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
 from lakeplan.values.sweep import OFFICIAL_ENGINE, MarkClass, SweepSettings
-from lakeplan.values.units import count_of
+from lakeplan.values.units import count_of, parse_percent
 
 DEPTH = 1
 
@@ -515,3 +518,55 @@ sweep = CommandGroup(
         "show": show,
     }
 )
+
+
+# ---- check
+@command()
+def check(
+    *,
+    tree: options.TreeDir = Path(),
+    selection: SelectionOptions,
+    read: Annotated[
+        str | None,
+        option(
+            "Also read this percentage of the objects (for example, 5%), and compare their checksums.",
+            "N%",
+            names=("--read-data",),
+        ),
+    ] = None,
+    outputs: Annotated[Outputs, options.documents("check")],
+    opening: SessionOptions,
+    runners: options.RunnerOptions,
+    timeouts: TimeoutOptions,
+) -> int:
+    """Check that storage contains every object that commits reference. Changes nothing.
+
+    The check covers the HEAD of every branch, and every commit that the stored rules, a tag or a hold keeps.
+    The command reads the metadata of these commits directly from storage, compares ids and checksums, and
+    lists the stored objects. If anything is missing, the command exits with code 3.
+
+    \b
+    Examples:
+      lakeplan check
+      lakeplan check --target analytics --format csv --out missing.csv
+      lakeplan check --read-data 5%
+    """
+    sample = None if read is None else ReadData(_share(read), secrets.token_hex(8))
+    session = opening.session(tree, runners=runners, timeouts=timeouts)
+    with sweep_ports(session) as ports, open_checker(session) as checker:
+        document = check_all(session.tree, selection, ports, checker, read=sample)
+    return outputs.emit(document, render_check, code=check_exit_code(document))
+
+
+def _share(text: str) -> float:
+    """Parse the percentage of ``--read-data`` into a share between 0 and 1. Raises UsageError."""
+    try:
+        percent = parse_percent(text.strip())
+    except ValueError:
+        percent = 0.0
+    if not percent:
+        raise UsageError(
+            f"--read-data {text!r} is not a percentage above 0",
+            hint="Use a percentage, for example --read-data 5%",
+        )
+    return percent / 100
