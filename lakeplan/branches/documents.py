@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from lakeplan.branches.announce import Exempted
@@ -35,8 +35,8 @@ from lakeplan.values.documents import (
     format_problem,
     gate_row,
 )
-from lakeplan.values.plan import Failure, GateOutcome
-from lakeplan.values.records import any_moment, moment_in, utc_second_text
+from lakeplan.values.plan import GateOutcome
+from lakeplan.values.records import any_moment, moment_in, moment_of, utc_second_text
 
 PLAN_FORMAT: Final = "lakeplan.lifecycle-plan/v1"
 
@@ -105,7 +105,7 @@ def _repository(repository: RepositoryOutlook) -> PlannedRepository:
         "owner": repository.desired.owner,
         "default_branch": survey.repository.default_branch if survey else None,
         "read_only": survey.repository.read_only if survey else None,
-        "observed_since": _moment(survey.ledger.began) if survey else None,
+        "observed_since": utc_second_text(moment_of(survey.ledger.began * 1_000_000)) if survey else None,
         "branches": [encode(branch_row(o)) for o in repository.outlooks],
         "totals": {name: _total(t) for name, t in survey.totals.items()} if survey else {},
         "objects_unknown": survey.objects_unknown if survey else "",
@@ -124,10 +124,6 @@ def _total(total: MomentTotal) -> TotalRow:
         "objects": total.objects,
         "size_bytes": total.size_bytes,
     }
-
-
-def _moment(seconds: int) -> str | None:
-    return utc_second_text(datetime.fromtimestamp(seconds, tz=timezone.utc))
 
 
 @dataclass(frozen=True)
@@ -286,10 +282,10 @@ def run_exit_code(report: BranchesReport) -> ExitCode:
     """The exit code for the worst result: an error, another run, a gate that refused, a partial failure."""
     failed = [r for r in report.repositories if r.failure is not None]
     gates = (*report.gates, *(g for r in report.repositories for g in r.gates))
-    if failed and all(is_held_elsewhere(r) for r in failed):
-        return ExitCode.STALE if len(failed) == len(report.repositories) else ExitCode.PARTLY_DONE
     if failed:
-        return ExitCode.ERROR if len(failed) == len(report.repositories) else ExitCode.PARTLY_DONE
+        if len(failed) < len(report.repositories):
+            return ExitCode.PARTLY_DONE
+        return ExitCode.STALE if all(map(is_held_elsewhere, failed)) else ExitCode.ERROR
     if any(g.outcome is GateOutcome.REFUSED for g in gates):
         return ExitCode.REFUSED
     outcomes = [b.outcome for r in report.repositories for b in r.branches]
@@ -366,10 +362,9 @@ def _restored(end: BranchRestored) -> UndoneBranch:
 
 def undo_exit_code(report: UndoReport) -> ExitCode:
     outcomes = [b.outcome for r in report.repositories for b in r.branches]
-    failed: Iterable[Failure] = [r.failure for r in report.repositories if r.failure is not None]
     if Restored.UNCERTAIN in outcomes:
         return ExitCode.PARTLY_DONE
-    if any(failed) or Restored.FAILED in outcomes:
+    if Restored.FAILED in outcomes or any(r.failure is not None for r in report.repositories):
         return ExitCode.PARTLY_DONE if Restored.RESTORED in outcomes else ExitCode.ERROR
     return ExitCode.OK
 

@@ -100,10 +100,6 @@ class UncommittedWrites:
     written: int | None = None
     staged_at: int | None = None
 
-    @property
-    def fingerprint(self) -> str:
-        return self.data.fingerprint
-
 
 def uncommitted_writes(
     data: StagedData, before: str | None, now: int, written_at: WrittenAt | None

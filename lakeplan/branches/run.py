@@ -217,7 +217,10 @@ class _Runner:
                 refs = self._ports.readers(desired.server).refs
                 began = self._run.now()
                 clocks = server_clock(refs, desired.name, self._run.now, where=desired.key)
-                lease = stack.enter_context(self._lease(desired, clocks))
+                state, run = self._ports.state, self._run
+                lease = stack.enter_context(
+                    Lease(state, desired.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest)
+                )
                 held = self._survey(desired, lease, stack, clocks)
                 held.ahead = clocks.latest - began
                 if held.survey.deleted or held.survey.to_announce:
@@ -226,12 +229,6 @@ class _Runner:
                 return self._nothing_to_delete(held)
             except LakeplanError as error:
                 return RepositoryEnd(desired, failure=failure_of(error))
-
-    def _lease(self, desired: DesiredRepository, clocks: Clocks) -> Lease:
-        run = self._run
-        return Lease(
-            self._ports.state, desired.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest
-        )
 
     def _survey(self, desired: DesiredRepository, lease: Lease, stack: ExitStack, clocks: Clocks) -> _Held:
         readers = self._ports.readers(desired.server)

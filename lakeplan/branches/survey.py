@@ -151,7 +151,7 @@ class _Surveyor:
             outlooks |= {n: self._with_history(live[n], ledger, outlooks[n]) for n in going}
             going = [n for n in going if outlooks[n].verdict.deletes]
         writes = self._staged(ledger, going)
-        ledger = note_staged(ledger, {n: (each.fingerprint, each.written) for n, each in writes.items()})
+        ledger = note_staged(ledger, {n: (each.data.fingerprint, each.written) for n, each in writes.items()})
         outlooks |= {n: self._with_staged(live[n], ledger, outlooks[n], each) for n, each in writes.items()}
         return self._settled(ledger, self._with_pulls(outlooks))
 

@@ -15,7 +15,7 @@ from lakeplan import limits
 from lakeplan.errors import UsageError
 from lakeplan.hosts.protocols import HostError
 from lakeplan.lakefs.credentials import Secret
-from lakeplan.lakefs.transport import NoAuth, RetryPolicy, new_session, read_whole
+from lakeplan.lakefs.transport import NoAuth, RetryPolicy, new_session, read_whole, server_message
 from lakeplan.limits import TooLarge, parse_json
 from lakeplan.values.bodies import TooSlow, within
 
@@ -159,7 +159,9 @@ class HostClient:
         return Answer(response.status_code, response.content, response.headers.get("Location", ""))
 
     def _refused(self, answer: Answer, what: str) -> HostError:
-        return self._failed(what, f"status {answer.status}{_message_of(answer.content)}", answer.status)
+        message = server_message(answer.content)
+        reason = f"status {answer.status}" + (f", {message}" if message else "")
+        return self._failed(what, reason, answer.status)
 
     def _failed(self, what: str, reason: str, status: int = 0) -> HostError:
         hints = {
@@ -184,13 +186,3 @@ class _Keep(NoAuth):
 
 def _value(header: str, token: Secret) -> str:
     return f"Bearer {token.reveal()}" if header == "Authorization" else token.reveal()
-
-
-def _message_of(content: bytes) -> str:
-    """Return the ``message`` in the body of an error as one short line."""
-    try:
-        body = parse_json(content, limit=limits.MESSAGE_BYTES)
-    except ValueError:
-        return ""
-    message = body.get("message") if isinstance(body, dict) else None
-    return f", {' '.join(message.split())[:300]}" if isinstance(message, str) else ""

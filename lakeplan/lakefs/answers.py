@@ -129,13 +129,13 @@ def checked_glob(pattern: str, name: str) -> str:
     return pattern
 
 
-def check_globs(patterns: Sequence[str], name: str) -> None:
-    """Raise Malformed for more patterns, or longer ones, than can be compared in short time."""
+def check_globs(patterns: Sequence[str]) -> None:
+    """Raise Malformed for a list with more patterns, or longer ones, than can be compared in short time."""
     if len(patterns) > limits.GLOBS:
-        raise Malformed(f"{name} has more than the limit of {limits.GLOBS:,} patterns")
+        raise Malformed(f"the list has more than the limit of {limits.GLOBS:,} patterns")
     if sum(map(len, patterns)) > limits.SERVER_GLOB_CHARACTERS:
         raise Malformed(
-            f"the patterns in {name} have more than the limit of {limits.SERVER_GLOB_CHARACTERS:,}"
+            f"the patterns in the list have more than the limit of {limits.SERVER_GLOB_CHARACTERS:,}"
             " characters in total"
         )
 

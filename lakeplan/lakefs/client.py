@@ -152,7 +152,7 @@ def _read(
 
     def parse_items(fields: Fields) -> tuple[T, ...]:
         values = tuple(parse(Fields.of(item)) for item in fields.items(kind.items_key))
-        check_globs([pattern for item in values for pattern in patterns_of(item)], "the list")
+        check_globs([pattern for item in values for pattern in patterns_of(item)])
         return values
 
     items = parse_json(transport, call, response, parse_items)
@@ -434,7 +434,7 @@ class LakeFSBranchReader(_Reader):
     def protected_patterns(self, repository: str) -> Iterator[str]:
         def parse(rules: list[Fields]) -> list[str]:
             patterns = [rule.glob("pattern") for rule in rules]
-            check_globs(patterns, "the list")
+            check_globs(patterns)
             return patterns
 
         path, operation = ("settings", "branch_protection"), "read the branch protection rules"

@@ -307,12 +307,8 @@ def _check_endpoint(
     server: ServerConfig, bindings: Mapping[str, str | None], endpoint_name: str, approve: Approve | None
 ) -> None:
     """Check every binding that is set: both lakectl's endpoint and the variable may be."""
-    given = {name: value for name, value in bindings.items() if value}
-    if not given:
-        check_binding(
-            f"server {server.name}", server.endpoint_url, None, variable=endpoint_name, approve=approve
-        )
-    for name, value in given.items():
+    given: dict[str, str | None] = {name: value for name, value in bindings.items() if value}
+    for name, value in (given or {endpoint_name: None}).items():
         check_binding(f"server {server.name}", server.endpoint_url, value, variable=name, approve=approve)
 
 

@@ -142,7 +142,7 @@ def refusal(
 ) -> ServerError:
     """Return the error that a status of 300 or above means."""
     status = response.status_code
-    message = server_message(response)
+    message = server_message(response.content)
     if is_permission_problem(status, message):
         if response.content and not message:
             media = response.headers.get("Content-Type", "").partition(";")[0] or "unknown"
@@ -237,10 +237,10 @@ def _missing(message: str, operation: str, where: str, repository: str | None) -
     return NotFound(f"cannot {operation}: {message}", where=where, hint=hint)
 
 
-def server_message(response: requests.Response) -> str:
-    """Return ``message`` of a lakeFS error, as one short line, or "" for any other body."""
+def server_message(content: bytes) -> str:
+    """Return ``message`` of the body of an error, as one short line, or "" for any other body."""
     try:
-        body = parse_json(response.content, limit=MESSAGE_BYTES)
+        body = parse_json(content, limit=MESSAGE_BYTES)
     except ValueError:
         return ""
     message = body.get("message") if isinstance(body, dict) else None
@@ -534,7 +534,7 @@ class Adapter:
 
 
 def _worth_retrying(method: str, response: requests.Response) -> bool:
-    status, message = response.status_code, server_message(response)
+    status, message = response.status_code, server_message(response.content)
     if is_permission_problem(status, message) or is_unknown_route(status, message):
         return False
     return status in (RETRIED_STATUSES - {500} if method == "POST" else RETRIED_STATUSES)

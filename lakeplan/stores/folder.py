@@ -142,9 +142,7 @@ class FolderReader(Opened):
             return None  # removed meanwhile, or a link without a target
         except OSError as error:
             raise translate_os_error(error, self._where(key)) from error
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        return stored_object(key, status)
+        return stored_object(key, status) if stat.S_ISREG(status.st_mode) else None
 
     def _scan(self, folder: str) -> list[os.DirEntry[str]]:
         where = f"{self._url}/{folder}".rstrip("/")
@@ -257,17 +255,12 @@ class FolderStore(BatchDeleter, FolderReader):
     def stat(self, key: str) -> StoredObject | None:
         try:
             status = os.stat(self._path(key))
-        except StorageNotFound:
-            self._require_root()
-            return None
-        except OSError as error:
-            if OS_ERRORS.get(error.errno or 0) is not Kind.MISSING:
+        except (StorageNotFound, OSError) as error:
+            if isinstance(error, OSError) and OS_ERRORS.get(error.errno or 0) is not Kind.MISSING:
                 raise translate_os_error(error, self._where(key)) from error
             self._require_root()
             return None
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        return stored_object(key, status)
+        return stored_object(key, status) if stat.S_ISREG(status.st_mode) else None
 
     def is_gone(self, key: str) -> bool:
         try:

@@ -258,7 +258,7 @@ def it_says_that_a_repository_is_missing_only_of_a_repository() -> None:
 def it_takes_a_short_line_of_what_a_server_says(body: bytes, text: str) -> None:
     response = requests.Response()
     response._content = body
-    assert server_message(response) == text
+    assert server_message(response.content) == text
 
 
 def it_takes_an_html_404_for_no_lakefs_at_all(scripted: Scripted, server: LakeFSServer) -> None:

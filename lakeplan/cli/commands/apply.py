@@ -246,6 +246,7 @@ class ApplyFlow:
 
     def plan_and_apply(self, *, auto_approve: bool) -> int:
         """Plans, shows, asks for the word ``yes``, applies."""
+        simulated: SimulateMode = "changed" if self.sweep is None else "all"
         plan = make_plan(
             self.session.tree,
             PlanOptions(
@@ -256,7 +257,7 @@ class ApplyFlow:
                 known=known_repositories(self.session.state()),
                 # An automatic sweep deletes only what the plan showed: with --sweep it shows everything.
                 backlog=self.sweep is not None,
-                simulate=self._simulate_mode(),
+                simulate=simulated if self.options.simulate else "none",
             ),
             replace(self._plan_ports(), branches=self.session.branch_ports()),
         )
@@ -408,11 +409,6 @@ class ApplyFlow:
     def _judge(self) -> Callable[[Plan], tuple[GateResult, ...]] | None:
         checks = self._checks()
         return (lambda live: checks.judge(live)[0]) if checks.may_run else None
-
-    def _simulate_mode(self) -> SimulateMode:
-        if not self.options.simulate:
-            return "none"
-        return "all" if self.sweep is not None else "changed"
 
     def _plan_ports(self) -> Ports:
         ports = Ports(self.session.reader, self.session.simulator, self.session.progress)
