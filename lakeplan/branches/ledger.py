@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -21,7 +21,6 @@ from lakeplan.values.records import moment_of, without_duplicates
 from lakeplan.values.settings import BranchFacts, Evidence
 
 LEDGER_FORMAT = "lakeplan.branches/v2"
-
 SKEW_SECONDS = 300
 """How much the clocks of this machine and of the server may differ before a run is refused."""
 
@@ -163,28 +162,21 @@ def _time(seconds: int) -> datetime:
 
 def dump_ledger(ledger: Ledger, mark: Mark) -> bytes:
     """The stored form: one line per branch, without fields that have their default."""
-    rows = {name: _row(record) for name, record in sorted(ledger.branches.items())}
-    head = {
-        "format": LEDGER_FORMAT,
-        "repository": ledger.repository,
-        "repository_created": ledger.repository_created,
-        "began": ledger.began,
-        "at": ledger.at,
-        **asdict(mark),
-    }
+    head = {"format": LEDGER_FORMAT, **asdict(replace(ledger, branches={})), **asdict(mark)}
+    del head["branches"]
     lines = ",\n".join(
-        f"{json.dumps(name)}:{json.dumps(row, separators=(',', ':'))}" for name, row in rows.items()
+        f"{json.dumps(name)}:{json.dumps(_row(record), separators=(',', ':'))}"
+        for name, record in sorted(ledger.branches.items())
     )
     start = json.dumps(head, separators=(",", ":"))[:-1]
     return f'{start},"branches":{{\n{lines}}}}}\n'.encode()
 
 
 def _row(record: Record) -> dict[str, Any]:
-    row: dict[str, Any] = {"first": record.first, "head": record.head}
-    if record.first_head != record.head:
-        row["first_head"] = record.first_head
-    optional = {"moved": record.moved, "staged": record.staged, "assumed": record.assumed}
-    return row | {key: value for key, value in optional.items() if value is not None}
+    row = {each.name: getattr(record, each.name) for each in fields(record)}
+    if record.first_head == record.head:
+        del row["first_head"]
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def load_ledger(data: bytes, where: str) -> tuple[Ledger, Mark]:
@@ -195,8 +187,7 @@ def load_ledger(data: bytes, where: str) -> tuple[Ledger, Mark]:
         if document["format"] != LEDGER_FORMAT:
             raise ValueError(f"its format is {document['format']!r}, not {LEDGER_FORMAT}")
         created, at = _seconds(document, "repository_created", 0), _seconds(document, "at", 0)
-        oldest = max(0, created - SKEW_SECONDS)
-        began = _seconds(document, "began", oldest, at)
+        began = _seconds(document, "began", max(0, created - SKEW_SECONDS), at)
         branches = {name: _record(row, name, began, at) for name, row in document["branches"].items()}
         return Ledger(_text(document, "repository"), created, began, at, branches), _mark(document)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -211,8 +202,7 @@ def load_ledger(data: bytes, where: str) -> tuple[Ledger, Mark]:
 def check_clock(ledger: Ledger, now: datetime, where: str) -> None:
     """Raises FormatError for a ledger from the future: this clock or the one that dated the ledger is
     wrong."""
-    ahead = ledger.at - int(now.timestamp())
-    if ahead > SKEW_SECONDS:
+    if ledger.at - int(now.timestamp()) > SKEW_SECONDS:
         raise FormatError(
             f"the record of branches contains a time in the future ({_time(ledger.at):%Y-%m-%d %H:%M} UTC)",
             where=where,
@@ -225,13 +215,8 @@ def _mark(document: Mapping[str, Any]) -> Mark:
     flags = [document["assumable"], document["witnessed"]]
     if not all(isinstance(flag, bool) for flag in flags):
         raise ValueError(f"assumable and witnessed must be true or false, but are {flags}")
-    return Mark(
-        _text(document, "id"),
-        _seconds(document, "generation", 1),
-        _text(document, "endpoint"),
-        _text(document, "namespace"),
-        *flags,
-    )
+    id, endpoint, namespace = (_text(document, name) for name in ("id", "endpoint", "namespace"))
+    return Mark(id, _seconds(document, "generation", 1), endpoint, namespace, *flags)
 
 
 def _record(row: Mapping[str, Any], name: str, began: int, at: int) -> Record:
