@@ -134,12 +134,10 @@ class Session:
         """The publisher to these channels, whose URLs are in the environment."""
         if config is None:
             return NoPublisher()
-        # Most runs have no channels and need neither payloads nor webhooks.
-        from lakeplan.output.occasions import payload
-        from lakeplan.review.webhook import Webhooks
+        from lakeplan.output.occasions import payload  # most runs have no channels
 
         link = ci_of(self.environ).get("run_url", "")
-        return Notifier(config, Webhooks(self.environ), payload, Clocks(now_utc), link=link)
+        return Notifier(config, self.environ, payload, Clocks(now_utc), link=link)
 
     def notify(self, occasion: Occasion | None, reviewed: NotifyConfig | None = None) -> None:
         """Notifies the channels of the tree, and warns about each that fails. ``reviewed`` is the base tree's

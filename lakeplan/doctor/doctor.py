@@ -33,9 +33,8 @@ from lakeplan.errors import LakeplanError, StorageDenied, StorageError, StorageN
 from lakeplan.formats.namespace import DATA_PREFIX, OWNER_KEY
 from lakeplan.lakefs.protocols import BranchReader, GcRulesWriter, LakeFSReader
 from lakeplan.limits import parse_json
-from lakeplan.review.notify import Answer
+from lakeplan.review.notify import Answer, url_of
 from lakeplan.review.selection import Selection
-from lakeplan.review.webhook import url_of
 from lakeplan.simulation.requests import UncommittedPreparer
 from lakeplan.stores.protocols import StateWriter, SweepStore
 from lakeplan.sweep.ports import HIDDEN, why_hidden

@@ -13,5 +13,4 @@ __all__ = [
     "run",
     "selection",
     "strictness",
-    "webhook",
 ]

@@ -12,7 +12,6 @@ import pytest
 
 from lakeplan.output.occasions import payload
 from lakeplan.review.notify import ATTEMPT_SECONDS, Clocks, Notifier
-from lakeplan.review.webhook import Webhooks
 from lakeplan.values.notify import Channel, ChannelKind, Event, Item, NotifyConfig
 from tests.webhooks import SECRET, Receiver, receiver
 
@@ -45,7 +44,7 @@ def notifier(
     channel = Channel("ops", ChannelKind(kind))
     return Notifier(
         NotifyConfig({"ops": channel}, default="ops"),
-        Webhooks(environ),
+        environ,
         payload,
         Clocks(lambda: NOW, clock.monotonic, clock.sleep),
         **more,
@@ -209,7 +208,7 @@ def it_sends_to_the_channels_of_owners(hook: Receiver) -> None:
         channels = {name: Channel(name, ChannelKind.JSON) for name in ("ops", "ds")}
         made = Notifier(
             NotifyConfig(channels, {"science": "ds"}, "ops"),
-            Webhooks({"LAKEPLAN_NOTIFY_OPS_URL": hook.url, "LAKEPLAN_NOTIFY_DS_URL": other.url}),
+            {"LAKEPLAN_NOTIFY_OPS_URL": hook.url, "LAKEPLAN_NOTIFY_DS_URL": other.url},
             payload,
             Clocks(lambda: NOW),
         )
@@ -220,9 +219,7 @@ def it_sends_to_the_channels_of_owners(hook: Receiver) -> None:
 
 
 def it_says_who_is_told_by_nobody(hook: Receiver) -> None:
-    made = Notifier(
-        NotifyConfig({"ops": Channel("ops", ChannelKind.JSON)}), Webhooks({}), payload, Clocks(lambda: NOW)
-    )
+    made = Notifier(NotifyConfig({"ops": Channel("ops", ChannelKind.JSON)}), {}, payload, Clocks(lambda: NOW))
     (sent,) = made.publish(Event.DRIFT, "title", [Item("a", owner="team")])
     assert sent.problem == (
         "no channel accepts drift for repositories of owner 'team'; set `notify.default` or `notify.owners`"
