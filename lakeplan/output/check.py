@@ -20,13 +20,6 @@ MOST_BRANCHES, MOST_PATHS = 5, 10
 (``schemas/check.v1.json``)."""
 SHOWN = 50
 """The maximum number of findings per repository. JSON and CSV list more."""
-NAMED_BY: dict[documents.NamedBy, str] = {
-    "head": "HEAD",
-    "rules": "rules",
-    "tag": "tag",
-    "protected-tag": "protected tag",
-    "hold": "hold",
-}
 _HEADERS = ("branch", "commit", "path", "problem", "referenced by", "last collected by", "copy in")
 _FIGURES = {"checked": "named", "missing": "missing", "other size": "resized"}
 
@@ -101,7 +94,7 @@ def findings_table(row: documents.CheckedRow) -> Table:
             Name(one["commit_id"][:12]),
             Name(_some(one["paths"], 2, MOST_PATHS) or one["address"]),
             Cell(_problem(one), "red"),
-            Cell(", ".join(NAMED_BY[name] for name in one["named_by"])),
+            Cell(", ".join("HEAD" if name == "head" else name.replace("-", " ") for name in one["named_by"])),
             Name(_run(one["collector_run"])),
             Name(one["quarantine"] and f"quarantine of {one['quarantine']}"),
         ]
@@ -164,16 +157,11 @@ def _quarantine(one: documents.QuarantineRow) -> tuple[str, str]:
         there = count_of(one["present"]["objects"], "copy", "copies")
         return f"{one['mark_id']}: {there}, and {one['note']}", "bold red"
     parts = [f"{one['mark_id']}: {count_of(one['recorded']['objects'], 'copy', 'copies')} recorded"]
-    for key, words in (
-        ("present", "present"),
-        ("restored", "restored"),
-        ("purged", "purged"),
-        ("lost", "lost"),
-        ("resized", "with the wrong size"),
-    ):
-        amount = one[key]  # type: ignore[literal-required]
-        if amount["objects"]:
-            parts.append(f"{count(amount['objects'])} {words}")
+    parts += [
+        f"{count(objects)} {'with the wrong size' if key == 'resized' else key}"
+        for key in ("present", "restored", "purged", "lost", "resized")
+        if (objects := one[key]["objects"])
+    ]
     text = ", ".join(parts) + (f" ({one['note']})" if one["note"] else "")
     if one["addresses"]:
         text += ": " + names(one["addresses"], 3)
