@@ -68,6 +68,8 @@ MODULES = {
     "claim": "claims",
     "import": "trees",
     "init": "trees",
+    "pins": "drift",
+    "spark": "schema",
     "storage": "fleet",
     "test": "validate",
 }
