@@ -267,10 +267,7 @@ class _Runner:
 
     def _nothing_to_delete(self, held: _Held) -> RepositoryEnd:
         self._remember(held, deleted=())
-        count = len(held.survey.outlooks)
-        return RepositoryEnd(
-            held.desired, kept=count, observed=count, warnings=held.warnings, noticed=held.announced.noticed
-        )
+        return self._end(held, [], None)
 
     def _remember(self, held: _Held, deleted: tuple[str, ...]) -> None:
         """Stores the ledger, once a run, and then settles the records of stopped runs."""

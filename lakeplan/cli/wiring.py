@@ -170,14 +170,9 @@ class Session:
 
     def credentials(self, server: str) -> Credentials:
         """Raises CredentialsError when there are none, or when they belong to another endpoint."""
-        alone = len(self.tree.servers) == 1
-        return find_credentials(
-            self.tree.servers[server],
-            self.environ,
-            approve=self.approve,
-            only_server=alone,
-            lakectl=self._lakectl() if alone else None,
-        )
+        lakectl = self._lakectl() if len(self.tree.servers) == 1 else None
+        config = self.tree.servers[server]
+        return find_credentials(config, self.environ, approve=self.approve, lakectl=lakectl)
 
     def _access(self, server: str) -> tuple[ServerConfig, Credentials]:
         return self.tree.servers[server], self.credentials(server)

@@ -15,7 +15,7 @@ from lakeplan import limits
 from lakeplan.errors import UsageError
 from lakeplan.hosts.protocols import HostError
 from lakeplan.lakefs.credentials import Secret
-from lakeplan.lakefs.transport import NoAuth, RetryPolicy, new_session, read_whole, server_message
+from lakeplan.lakefs.transport import RetryPolicy, new_session, read_whole, server_message
 from lakeplan.limits import TooLarge, parse_json
 from lakeplan.values.bodies import TooSlow, within
 
@@ -150,7 +150,7 @@ class HostClient:
             url,
             json=body,
             headers=headers,
-            auth=_Keep(),
+            auth=lambda prepared: prepared,  # without it requests would look for a password in ~/.netrc
             timeout=_TIMEOUT,
             allow_redirects=False,
             stream=True,
@@ -175,13 +175,6 @@ class HostClient:
             where=f"{self.name} ({self._api})",
             hint=hints.get(status, "Run the job again."),
         )
-
-
-class _Keep(NoAuth):
-    """Keeps the header of the call. Without this class, requests would use credentials from a .netrc file."""
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        return request
 
 
 def _value(header: str, token: Secret) -> str:

@@ -196,14 +196,13 @@ def find_credentials(
     environ: Mapping[str, str],
     *,
     approve: Approve | None,
-    only_server: bool,
-    lakectl: LakectlSettings | None = None,
+    lakectl: LakectlSettings | None,
 ) -> Credentials:
     """Return the credentials of one server, after a check that they are for the address in the tree.
 
-    They are from ``LAKEPLAN_<SERVER>_ACCESS_KEY_ID`` and ``_SECRET_ACCESS_KEY``, or, with ``only_server``
-    (the tree has one server), lakectl's. Raises CredentialsError if there are none or only one of the two,
-    and if the binding fails (``check_binding``). Nothing has been sent then.
+    They are from ``LAKEPLAN_<SERVER>_ACCESS_KEY_ID`` and ``_SECRET_ACCESS_KEY``, or lakectl's. ``lakectl`` is
+    None unless the tree has a single server. Raises CredentialsError if there are none or only one of the
+    two, and if the binding fails (``check_binding``). Nothing has been sent then.
     """
     where = f"server {server.name}"
     key_name, secret_name = (server_variable(server.name, suffix) for suffix in SUFFIXES)
@@ -217,7 +216,7 @@ def find_credentials(
                 f"{missing} is not set", where=where, hint="Set both variables, or neither."
             )
         credentials = Credentials(Secret(own_key), Secret(own_secret), f"{key_name}, {secret_name}")
-    elif only_server and lakectl is not None and (lakectl.access_key_id or lakectl.secret_access_key):
+    elif lakectl is not None and (lakectl.access_key_id or lakectl.secret_access_key):
         if not (lakectl.access_key_id and lakectl.secret_access_key):
             missing = "secret_access_key" if lakectl.access_key_id else "access_key_id"
             raise CredentialsError(
@@ -229,7 +228,7 @@ def find_credentials(
         bindings[f"lakectl's endpoint_url ({lakectl.source})"] = lakectl.endpoint_url
     else:
         raise CredentialsError(
-            "no credentials are set for this server", where=where, hint=_how(server.name, only_server)
+            "no credentials are set for this server", where=where, hint=_how(server.name, lakectl is not None)
         )
     _check_text(credentials, where)
     _check_endpoint(server, bindings, endpoint_name, approve)

@@ -9,7 +9,6 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import BinaryIO
 
 from lakeplan import limits
@@ -160,9 +159,7 @@ class FolderReader(Opened):
             # As in an object store, a prefix without objects is empty. A missing root is an error.
             if folder and os.path.isdir(self._root):
                 return []
-            raise StorageNotFound(
-                "the folder does not exist", where=where, hint="Check the path of the namespace."
-            ) from error
+            raise _no_root(where) from error
         except OSError as error:
             raise translate_os_error(error, where) from error
 
@@ -387,9 +384,7 @@ class _Folders:
     def __enter__(self) -> _Folders:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close_last()
         os.close(self._root)
 

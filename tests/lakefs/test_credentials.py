@@ -31,7 +31,8 @@ def find(
     approve: Approve | None = None,
     only_server: bool = True,
 ) -> Credentials:
-    return find_credentials(SERVER, environ, approve=approve, only_server=only_server, lakectl=lakectl)
+    lakectl = (lakectl or LakectlSettings()) if only_server else None
+    return find_credentials(SERVER, environ, approve=approve, lakectl=lakectl)
 
 
 class Asked:
@@ -142,7 +143,7 @@ class DescribeBinding:
     def it_refuses_an_endpoint_that_hides_another(self) -> None:
         tricky = ServerConfig("eu-prod", "https://lakefs.example.com@evil.example.com")
         with pytest.raises(CredentialsError) as caught:
-            find_credentials(tricky, BOUND, approve=Asked(True), only_server=True)
+            find_credentials(tricky, BOUND, approve=Asked(True), lakectl=LakectlSettings())
         assert "SECRET" not in str(caught.value)
 
 
