@@ -233,6 +233,16 @@ def newest_on(
                     yield branch.id, reason, numbers
 
 
+def newest_kept(
+    desired: DesiredRepository, zone: tzinfo, graph: CommitGraph, pins: frozenset[str]
+) -> dict[str, frozenset[int]]:
+    """By branch: the newest commits that the tree keeps. Their pins may not exist yet, like those of tags."""
+    found = dict[str, frozenset[int]]()
+    for branch, _, numbers in newest_on(graph, pin_rules(desired).newest, zone, without=pins):
+        found[branch] = found.get(branch, frozenset()).union(numbers)
+    return found
+
+
 def _newest_of(
     graph: CommitGraph, head: int, kept: Kept, date_of: Callable[[int], date | None]
 ) -> Iterator[tuple[str, list[int]]]:

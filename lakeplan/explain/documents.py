@@ -41,12 +41,15 @@ class CommitRef(TypedDict):
     creation_date: str
 
 
+ProtectionKind = Literal["hold", "tag", "newest", "pin", "repository"]
+
+
 class ProtectionRow(TypedDict):
     """Protection from lakeplan's sweeps that is independent of the rules. Every collector keeps a ``pin``,
     which is a branch. The other kinds count only for lakeplan's sweeps. ``prefix`` is set for a hold on a
     prefix. ``until`` is the last day of a hold."""
 
-    kind: Literal["hold", "tag", "pin", "repository"]
+    kind: ProtectionKind
     name: str
     prefix: str | None
     until: str | None

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from functools import cached_property
-from typing import Literal
 
 from lakeplan.errors import LakeplanError
 from lakeplan.explain import documents, search
@@ -22,10 +21,11 @@ from lakeplan.values.pins import has_pin_commit
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import AddressType, Refs, StoredObject
 from lakeplan.values.rules import GcRules
-from lakeplan.values.sweep import Hold
+from lakeplan.values.sweep import HeldCommit, Hold
 
 SUBJECTS_SHOWN = 20
 NAMED = 10
+RECORDED = "recorded by an earlier mark"
 PATH_ONLY = "other paths were not searched, so the same data may be kept under another path (a copy)"
 
 MAYBE_INSIDE = (
@@ -47,12 +47,15 @@ class ExplainedRules:
 class Known:
     """Facts from a tree and a storage, in addition to the rules. ``marks`` returns the marks that name
     addresses, with notes. ``others`` returns the repositories with full addresses of these objects, with
-    notes."""
+    notes. ``newest`` has the numbers of the commits that ``min_commits`` and ``keep`` select, by branch.
+    ``recorded`` is what holds kept at earlier marks."""
 
     refs: Refs | None = None
     holds: tuple[Hold, ...] = ()
     protected_tags: tuple[str, ...] = ()
     min_age_seconds: int | None = None
+    newest: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    recorded: Sequence[HeldCommit] = ()
     marks: Callable[[Collection[str]], tuple[Mapping[str, Sequence[TraceRow]], Sequence[str]]] | None = None
     others: Callable[[Collection[str]], tuple[Mapping[str, Sequence[str]], Sequence[str]]] | None = None
 
@@ -340,42 +343,47 @@ class _Protections:
     ) -> list[documents.ProtectionRow]:
         """Return the protections of an object that these commits hold at these paths, or of a commit."""
         ids = {self.world.graph.ids[number] for number in numbers}
-        rows = [*self._holds(ids, paths), *self._tags(ids), *self._pins(ids)]
+        rows = [*self._holds(ids, paths), *self._tags(ids), *self._newest(numbers), *self._pins(ids)]
         return [*rows, *(_row("repository", name) for name in others)]
 
     def commits(self) -> set[str]:
         """Return the commits that can contain protected objects: all, if a hold names a prefix."""
-        known = self.world.known
-        holds = active_holds(known.holds, self.world.as_of)
-        if any(hold.kind == "prefix" for hold in holds):
-            return set(self.world.graph.ids)
+        known, ids = self.world.known, self.world.graph.ids
+        if any(hold.kind == "prefix" for hold, _ in self._held):
+            return set(ids)
         tagged = {
             tag.commit_id
             for tag in self.world.graph.tags
             if any(matches(tag.id, glob) for glob in known.protected_tags)
         }
-        return tagged.union(*map(self._named, holds))
+        newest = {ids[number] for numbers in known.newest.values() for number in numbers}
+        return (tagged | newest).union(*(named for _, named in self._held))
+
+    @cached_property
+    def _held(self) -> list[tuple[Hold, set[str]]]:
+        """Return the unexpired holds of the tree and those that inspections recorded, with the commits that
+        each keeps. A hold on a branch keeps all ancestors of its HEAD."""
+        known, held = self.world.known, dict[tuple[str, str], tuple[Hold, set[str]]]()
+        commits = {} if known.refs is None else {commit.id: commit for commit in known.refs.commits}
+        for hold in active_holds(known.holds, self.world.as_of):
+            named = set() if known.refs is None else commits_named(hold, known.refs)
+            held[hold.kind, hold.name] = hold, named
+        for one in known.recorded:
+            hold = Hold(one.kind, one.name, one.until, RECORDED)
+            held.setdefault((one.kind, one.name), (hold, set()))[1].add(one.commit_id)
+        return [
+            (hold, reachable(commits, named) if hold.kind == "branch" else named)
+            for hold, named in held.values()
+        ]
 
     def _holds(self, ids: Collection[str], paths: Collection[str]) -> Iterator[documents.ProtectionRow]:
-        for hold in active_holds(self.world.known.holds, self.world.as_of):
-            if hold.kind == "prefix":
-                held = any(path.startswith(hold.name) for path in paths)
-            else:
-                held = not self._named(hold).isdisjoint(ids)
-            if held:
+        for hold, named in self._held:
+            in_prefix = hold.kind == "prefix" and any(path.startswith(hold.name) for path in paths)
+            if in_prefix or (hold.kind != "prefix" and not named.isdisjoint(ids)):
                 prefix = hold.name if hold.kind == "prefix" else None
                 name = "prefix" if hold.kind == "prefix" else f"{hold.kind} {hold.name}"
                 until = None if hold.until is None else hold.until.isoformat()
                 yield {**_row("hold", name), "prefix": prefix, "until": until, "reason": hold.reason}
-
-    def _named(self, hold: Hold) -> set[str]:
-        """Return the commits that a hold names. A hold on a branch names all ancestors of its HEAD."""
-        if self.world.known.refs is None:
-            return set()
-        named = commits_named(hold, self.world.known.refs)
-        if hold.kind != "branch":
-            return named
-        return reachable({commit.id: commit for commit in self.world.known.refs.commits}, named)
 
     def _tags(self, ids: Collection[str]) -> Iterator[documents.ProtectionRow]:
         tags = sorted(
@@ -385,11 +393,16 @@ class _Protections:
         )
         yield from (_row("tag", name) for name in tags[:NAMED])
 
+    def _newest(self, numbers: Sequence[int]) -> Iterator[documents.ProtectionRow]:
+        newest = self.world.known.newest
+        branches = sorted(branch for branch in newest if not newest[branch].isdisjoint(numbers))
+        yield from (_row("newest", name) for name in branches[:NAMED])
+
     def _pins(self, ids: Collection[str]) -> Iterator[documents.ProtectionRow]:
         heads = [branch for branch in self.world.graph.branches if branch.commit_id in ids]
         pins = sorted(head.id for head in heads if has_pin_commit(head.id, head.commit_id))
         yield from (_row("pin", name) for name in pins[:NAMED])
 
 
-def _row(kind: Literal["hold", "tag", "pin", "repository"], name: str) -> documents.ProtectionRow:
+def _row(kind: documents.ProtectionKind, name: str) -> documents.ProtectionRow:
     return {"kind": kind, "name": name, "prefix": None, "until": None, "reason": ""}

@@ -125,6 +125,7 @@ def _protected(page: Page, rows: Sequence[documents.ProtectionRow]) -> None:
 _PROTECTIONS = {
     "hold": "hold on",
     "tag": "protected tag",
+    "newest": "min_commits or keep of branch",
     "pin": "pin",
     "repository": "full address in repository",
 }

@@ -5,6 +5,7 @@ __all__ = [
     "contents",
     "documents",
     "finish",
+    "hold_records",
     "judge",
     "official",
     "ports",

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from lakeplan.branches.pins import newest_kept
 from lakeplan.errors import ExitCode, GateRefused, LakeplanError
 from lakeplan.formats.namespace import is_usual_key
 from lakeplan.retention.graph import CommitGraph, by_date
@@ -42,7 +43,7 @@ from lakeplan.sweep.documents import (
     NamedCommitsRow,
 )
 from lakeplan.sweep.hold_records import recorded_holds
-from lakeplan.sweep.inspection import newest_kept, pins_in
+from lakeplan.sweep.inspection import pins_in
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
@@ -132,7 +133,7 @@ def check_site(
     now = ports.now()
     stored = site.reader.get_gc_rules(site.desired.name)
     refs = site.refs.read(site.server.name, site.reader, site.repository)
-    recorded = recorded_holds(site, now)
+    recorded = recorded_holds(site.store, site.desired.holds, now)
     history = _History(site, refs, stored, recorded, now)
     request = PresenceRequest(
         store=site.store,
@@ -272,7 +273,7 @@ class _History:
         ]
         held |= reachable(self._commits, branches)
         self.masks = self._masks(stored, now, zone, held)
-        for numbers in newest_kept(site, self.graph, pins_in(site, refs)).values():
+        for numbers in newest_kept(site.desired, zone, self.graph, pins_in(site, refs)).values():
             for commit in numbers:
                 self.masks[commit] |= Names.RULES
         self._order = self._in_order()

@@ -23,6 +23,7 @@ from lakeplan.formats.namespace import HOLDS_PREFIX
 from lakeplan.formats.ranges import read_metarange, read_range_columns
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.keep import active_holds, commits_named, reachable
+from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.sweep.ports import Site
 from lakeplan.values import records
 from lakeplan.values.records import json_line
@@ -60,7 +61,7 @@ def keep_held(site: Site, refs: Refs, now: datetime) -> tuple[HeldCommit, ...]:
     active: dict[HoldName, Hold] = {
         (hold.kind, hold.name): hold for hold in active_holds(site.desired.holds, now)
     }
-    recorded = _read(site, active)
+    recorded = _read(site.store, active)
     for name, hold in active.items():
         _record(site, hold, recorded.setdefault(name, _Record()), refs, now)
     for name, record in list(recorded.items()):
@@ -72,12 +73,13 @@ def keep_held(site: Site, refs: Refs, now: datetime) -> tuple[HeldCommit, ...]:
     return tuple(commit for record in recorded.values() for commit in record.commits.values())
 
 
-def recorded_holds(site: Site, now: datetime) -> tuple[HeldCommit, ...]:
-    """The recorded commits of holds that have not expired. Writes nothing. Raises as ``keep_held``."""
-    active = [(hold.kind, hold.name) for hold in active_holds(site.desired.holds, now)]
+def recorded_holds(store: NamespaceReader, holds: Iterable[Hold], now: datetime) -> tuple[HeldCommit, ...]:
+    """The recorded commits of holds that have not expired. ``holds`` are those of the tree. Writes nothing.
+    Raises as ``keep_held``."""
+    active = [(hold.kind, hold.name) for hold in active_holds(holds, now)]
     return tuple(
         commit
-        for record in _read(site, active).values()
+        for record in _read(store, active).values()
         for commit in record.commits.values()
         if commit.until is None or commit.until >= now.date()
     )
@@ -186,18 +188,18 @@ _WHAT = "the record of held commits"
 _HINT = "Restore the record from a backup. Remove it only if the data that the hold kept may be deleted."
 
 
-def _read(site: Site, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
+def _read(store: NamespaceReader, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
     """All records by hold. A release without commits counts only for holds of the tree (``active``)."""
     by_folder: dict[str, _Record] = {}
     names = {_folder(name): name for name in active}
     # All are listed before the first is read. If another machine removes a record meanwhile, reading the
     # rest of it fails, and its release is not missed.
-    for stored in list(site.store.list_objects(HOLDS_PREFIX)):
-        where = f"{site.store.url}/{stored.key}"
+    for stored in list(store.list_objects(HOLDS_PREFIX)):
+        where = f"{store.url}/{stored.key}"
         file = stored.key.rpartition("/")[2]
         folder = stored.key.removesuffix(file)
         record = by_folder.setdefault(folder, _Record())
-        data, shape = site.store.read(stored.key), _RELEASED if file == RELEASED_FILE else _HELD
+        data, shape = store.read(stored.key), _RELEASED if file == RELEASED_FILE else _HELD
         content = records.read_record(data, shape, what=_WHAT, where=where, hint=_HINT)
         if file == RELEASED_FILE:
             record.released_at = records.moment_in(content["at"])

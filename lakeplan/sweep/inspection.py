@@ -12,7 +12,7 @@ from itertools import count
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.pin_records import check_pins, with_rules_of
-from lakeplan.branches.pins import newest_on, pin_rules
+from lakeplan.branches.pins import newest_kept
 from lakeplan.errors import (
     GateRefused,
     LakeplanError,
@@ -314,17 +314,9 @@ def _keep_rules(
         protected_tags=desired.kept_tags,
         holds=desired.holds,
         recorded=keep_held(site, refs, now),
-        newest=newest_kept(site, graph, pins),
+        newest=newest_kept(desired, ZoneInfo(site.server.time_zone), graph, pins),
         pins=pins,
     )
-
-
-def newest_kept(site: Site, graph: CommitGraph, pins: frozenset[str]) -> dict[str, frozenset[int]]:
-    """By branch: the newest commits that the tree keeps. Their pins may not exist yet, like those of tags."""
-    zone, found = ZoneInfo(site.server.time_zone), dict[str, frozenset[int]]()
-    for branch, _, numbers in newest_on(graph, pin_rules(site.desired).newest, zone, without=pins):
-        found[branch] = found.get(branch, frozenset()).union(numbers)
-    return found
 
 
 def pins_in(site: Site, refs: Refs) -> frozenset[str]:

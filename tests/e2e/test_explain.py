@@ -104,6 +104,30 @@ def it_prints_for_people(shop: Any) -> None:
     assert "branch main" in result.out
 
 
+def it_shows_what_only_sweeps_keep(world: Any) -> None:
+    world.api.repository("shop")
+    held = world.api.commit("shop", "main", 60, a=10)
+    newest = world.api.commit("shop", "main", 50, b=20)
+    for age in (40, 1):
+        world.api.commit("shop", "main", age, c=age)
+    world.api.tag("shop", "gone", held)
+    world.api.set_rules("shop", 7, main=7)
+    local = f"{{'': {{type: local, path: {world.folder / 'sandbox'}}}}}"
+    root = (world.tree / "lakeplan.yaml").read_text()
+    world.write("lakeplan.yaml", root.replace("}}", f", storages: {local}}}}}", 1))
+    world.rules("shop", 7, main=7)
+    entry = (world.tree / "repositories/shop.yaml").read_text()
+    entry = entry.replace("retention_days: 7}", "retention_days: 7, min_commits: 3}")
+    world.write("repositories/shop.yaml", entry + "    holds: [{tag: gone, reason: legal}]\n")
+    assert world.lakeplan(("sweep", "mark")).code == 0
+    world.api.call("DELETE", "/repositories/shop/tags/gone")
+    world.write("repositories/shop.yaml", entry)
+    for commit, kind, name in ((held, "hold", "tag gone"), (newest, "newest", "main")):
+        (row,) = explained(world, commit)["subjects"][0]["protected_by"]
+        assert (row["kind"], row["name"]) == (kind, name)
+    assert "min_commits or keep of branch main" in world.lakeplan("explain", "shop", newest).out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

@@ -23,13 +23,14 @@ from lakeplan.simulation.observing import Addresses
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules
-from lakeplan.values.sweep import Hold
+from lakeplan.values.sweep import HeldCommit, Hold
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,
     History,
     Snapshot,
     Stored,
+    commit_id,
     entry,
     full,
     write_namespace,
@@ -104,8 +105,11 @@ def it_finds_what_keeps_an_object_under_another_path(tmp_path: Path) -> None:
         Known(protected_tags=("v*",)),
         Known(holds=(Hold("tag", "v1"),)),
         Known(holds=(Hold("prefix", "legal/"),)),
+        Known(newest={"main": frozenset({1})}),
+        Known(recorded=(HeldCommit("branch", "gone", commit_id("c")),)),
+        Known(recorded=(HeldCommit("prefix", "legal/", ""),)),
     ],
-    ids=["protected tag", "hold on a tag", "hold on a prefix"],
+    ids=["protected tag", "hold on a tag", "hold on a prefix", "newest", "former branch", "former prefix"],
 )
 def it_finds_what_protects_an_object_under_another_path(tmp_path: Path, known: Known) -> None:
     commits = (

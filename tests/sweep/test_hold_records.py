@@ -80,7 +80,7 @@ class Case:
     def recorded(self, *holds: Hold, at: datetime = NOW) -> set[HeldCommit]:
         """What a command that writes nothing knows."""
         self.store.calls.clear()
-        found = recorded_holds(self.site(*holds), at)
+        found = recorded_holds(self.store, holds, at)
         assert self.written() == self.store.called("delete") == []
         return set(found)
 

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
+from lakeplan.branches.pins import newest_kept
 from lakeplan.errors import (
     GateRefused,
     LakeplanError,
@@ -32,7 +33,6 @@ from lakeplan.sweep.inspection import (
     all_others,
     inspect_repository,
     marked_on_branches,
-    newest_kept,
     only_new,
     read_others,
     recheck_request,
@@ -651,8 +651,7 @@ def it_keeps_the_newest_commits_of_each_branch_in_the_zone_of_the_server_but_non
     rules = tuple(BranchRule("*", True, 9, at, kept) for kept in (Kept("*", commits=2), Kept("*", daily=2)))
     desired = DesiredRepository("prod", "lake", "lake", GcDesired(9, rules, at), "5f", {}, {})
     for zone, expected in (("UTC", "bc"), ("America/New_York", "abc")):
-        site: Any = SimpleNamespace(server=SimpleNamespace(time_zone=zone), desired=desired)
-        found = newest_kept(site, graph, frozenset({"pin"}))
+        found = newest_kept(desired, ZoneInfo(zone), graph, frozenset({"pin"}))
         assert {name: "".join(sorted(graph.ids[n] for n in ns)) for name, ns in found.items()} == {
             "main": expected
         }

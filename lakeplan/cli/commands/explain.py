@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.branches.notices import notes_on, read_spared
 from lakeplan.branches.pin_records import with_rules_of
+from lakeplan.branches.pins import newest_kept
 from lakeplan.cli import namespaces, options
 from lakeplan.cli.namespaces import parse_age, parse_zone
 from lakeplan.cli.options import argument, command, option
@@ -33,11 +34,12 @@ from lakeplan.simulation.inputs import NamespaceMetadata, read_history, read_rul
 from lakeplan.simulation.listings import StagedRun, find_run
 from lakeplan.simulation.observing import Addresses, known_as
 from lakeplan.stores.open import open_namespace
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.protocols import NamespaceReader, SweepStore
 from lakeplan.sweep.documents import TraceRow
 from lakeplan.values.desired import Cleared, DesiredRepository
 from lakeplan.values.pins import has_pin_commit, is_pin_name
 from lakeplan.values.repository import Refs, Repository, StoredObject
+from lakeplan.values.sweep import HeldCommit
 
 DAY = timedelta(hours=24)
 NO_RUN = (
@@ -63,6 +65,13 @@ def live_world(
     if proposed is not None and proposed.rules != stored:
         rule_sets.append(proposed)
     book = Addresses((repository.storage_namespace,))
+    zone = ZoneInfo(session.tree.servers[server].time_zone)
+    known = known_of(session, server, repository, refs, other_repositories=other_repositories)
+    notes = [f"not inspected: {one}" for one in blind_to]
+    if (desired := session.tree.find(server, name)) is not None:
+        recorded, note = _recorded(session, server, repository, desired)
+        newest = newest_kept(desired, zone, graph, _pins_of(graph))
+        known, notes = replace(known, newest=newest, recorded=recorded), [*notes, *note]
     return World(
         name=f"{server}/{name}",
         graph=graph,
@@ -71,11 +80,15 @@ def live_world(
         addresses=book,
         staging=BranchStaging(reader, name, tuple(b.id for b in graph.branches), book),
         as_of=session.as_of,
-        zone=ZoneInfo(session.tree.servers[server].time_zone),
+        zone=zone,
         young_from_us=to_us(session.as_of - DAY),
-        notes=tuple(f"not inspected: {one}" for one in blind_to),
-        known=known_of(session, server, repository, refs, other_repositories=other_repositories),
+        notes=tuple(notes),
+        known=known,
     )
+
+
+def _pins_of(graph: CommitGraph) -> frozenset[str]:
+    return frozenset(b.id for b in graph.branches if has_pin_commit(b.id, b.commit_id))
 
 
 def proposed_rules(desired: DesiredRepository | None, graph: CommitGraph) -> ExplainedRules | None:
@@ -84,8 +97,8 @@ def proposed_rules(desired: DesiredRepository | None, graph: CommitGraph) -> Exp
         return None
     if isinstance(desired.gc, Cleared):
         return ExplainedRules("proposed", None)
-    branches = (b.id for b in graph.branches if not has_pin_commit(b.id, b.commit_id))
-    expansion = expand(desired.gc, branches)
+    pins = _pins_of(graph)
+    expansion = expand(desired.gc, (b.id for b in graph.branches if b.id not in pins))
     sources = {branch: str(rule.source) for branch, rule in expansion.by_branch.items()}
     default = desired.values.get("/gc/default_retention_days", desired.gc.source)
     return ExplainedRules("proposed", expansion.rules, {"": str(default), **sources})
@@ -176,21 +189,42 @@ def known_of(
 def _marks(
     session: Session, server: str, repository: Repository, addresses: Collection[str]
 ) -> tuple[Mapping[str, Sequence[TraceRow]], Sequence[str]]:
-    key = f"{server}/{repository.id}"
     try:
-        state = session.state()
-        if not state.list_keys("sweep/marks/"):
+        if (store := _marked_store(session, server, repository)) is None:
             return {}, ()
-        # Parts are Parquet, which takes long to import, so it is imported only if there are marks.
-        from lakeplan.cli.sweeping import open_store
-        from lakeplan.sweep.traces import has_marks, trace
+        from lakeplan.sweep.traces import trace
 
-        if not has_marks(state, key):
-            return {}, ()
-        store = open_store(session, session.tree.servers[server], repository)
-        return trace(store, state, key, addresses)
+        return trace(store, session.state(), f"{server}/{repository.id}", addresses)
     except LakeplanError as error:
         return {}, (f"the repository's marks could not be searched: {error}",)
+
+
+def _recorded(
+    session: Session, server: str, repository: Repository, desired: DesiredRepository
+) -> tuple[Sequence[HeldCommit], Sequence[str]]:
+    """What holds kept at earlier marks, with notes."""
+    try:
+        if (store := _marked_store(session, server, repository)) is None:
+            return (), ()
+        from lakeplan.sweep.hold_records import recorded_holds
+
+        return recorded_holds(store, desired.holds, session.as_of), ()
+    except LakeplanError as error:
+        return (), (f"the records of holds could not be read, so more data may be kept: {error}",)
+
+
+def _marked_store(session: Session, server: str, repository: Repository) -> SweepStore | None:
+    """The storage of a repository that has marks. Raises LakeplanError."""
+    state = session.state()
+    if not state.list_keys("sweep/marks/"):
+        return None
+    # Parts are Parquet, which takes long to import, so it is imported only if there are marks.
+    from lakeplan.cli.sweeping import open_store
+    from lakeplan.sweep.traces import has_marks
+
+    if not has_marks(state, f"{server}/{repository.id}"):
+        return None
+    return open_store(session, session.tree.servers[server], repository)
 
 
 def _others(
