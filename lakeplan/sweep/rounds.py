@@ -7,11 +7,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from lakeplan.errors import LakeplanError, StorageError
 from lakeplan.formats.namespace import result_key
@@ -24,6 +24,8 @@ from lakeplan.values.progress import Progress, Silent, Step
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import RunnerChoice
 from lakeplan.values.sweep import Deletion, Part, PartResult
+
+T = TypeVar("T")
 
 
 class Workers(Protocol):
@@ -70,13 +72,21 @@ class ThreadWorkers:
 
         with ThreadPoolExecutor(self._parallelism, thread_name_prefix="lakeplan-sweep") as pool:
             try:
-                return list(chain.from_iterable(pool.map(sweep, shares)))
+                futures = [pool.submit(sweep, parts) for parts in shares]
+                return list(chain.from_iterable(map(_result, futures)))
             except BaseException:
                 self.cancel()
                 raise
 
     def cancel(self) -> None:
         self._halt.set()
+
+
+def _result(future: Future[T]) -> T:
+    """Waits in short steps: a signal that comes just before a wait is handled only when the wait ends."""
+    while not future.done():
+        wait([future], timeout=STOP_SECONDS)
+    return future.result()
 
 
 _log = logging.getLogger(__name__)

@@ -212,6 +212,20 @@ class DescribeStopping:
         assert not [t for t in threading.enumerate() if t.name.startswith("lakeplan-sweep")]
         assert len(store.called("delete")) == 1
 
+    def it_notices_a_signal_that_comes_just_before_it_waits(self, marked: Sweep, ctrl_c: None) -> None:
+        """Like one that another thread receives, it does not end the wait of the main thread."""
+        store, workers = FaultyStore(marked.store), ThreadWorkers(1)
+
+        def before(name: str, args: tuple[Any, ...]) -> None:
+            if name == "delete":
+                signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+                assert workers._halt._event.wait(WAIT)
+
+        store.before = before
+        with pytest.raises(KeyboardInterrupt):
+            workers.run([marked.parts], request(marked, store))
+        assert len(marked.there()) == 10
+
 
 def it_says_what_stopped_the_workers(marked: Sweep) -> None:
     @contextmanager
