@@ -235,10 +235,10 @@ class _Inquiry:
         unsure = [h for h in holdings if not self._is_sure(h)]
         staged = search.Staged()
         if unsure:
-            # An object in no commit has no known path, so every uncommitted object is inspected.
-            unknown = any(not h.paths for h in unsure)
-            paths = sorted({path for h in unsure for path in h.paths})
-            staged = self.world.staging.find([h.address for h in unsure], [] if unknown else paths, None)
+            # It may be uncommitted at another path, so every uncommitted object is inspected.
+            staged = self.world.staging.find([h.address for h in unsure], [], None)
+            if not staged.complete and any(h.paths for h in unsure):
+                staged = _more_staged(self.world, staged, unsure)
         return _Traced(holdings, staged, _staged_notes(staged))
 
     def subjects(self, traced: _Traced) -> tuple[list[documents.ObjectSubject], list[str]]:

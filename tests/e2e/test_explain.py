@@ -67,6 +67,19 @@ def it_says_that_staged_data_protects(shop: Any) -> None:
         assert [v["status"] for v in again["verdicts"]] == ["staged", "staged"]
 
 
+def it_finds_an_address_that_is_uncommitted_at_another_path(shop: Any) -> None:
+    address = explained(shop, "a.bin")["subjects"][0]["address"]
+    shop.rules("shop", 7, main=7)
+    shop.api.set_rules("shop", 7)
+    shop.api.branch("shop", "later")
+    body = {"physical_address": f"local://shop/{address}", "checksum": "x", "size_bytes": 10}
+    path = "/repositories/shop/branches/later/objects"
+    shop.api.call("PUT", path, params={"path": "again.bin"}, json=body)
+    subject = explained(shop, address)["subjects"][0]
+    assert subject["staged"] == ["branch later"]
+    assert {v["status"] for v in subject["verdicts"]} == {"staged"}
+
+
 def it_reads_only_ranges_that_can_hold_the_path(shop: Any) -> None:
     document = explained(shop, "c.bin")
     assert document["read"]["ranges"] < document["read"]["metaranges"] + 1
