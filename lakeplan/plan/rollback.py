@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lakeplan.errors import StalePlan, UsageError
+from lakeplan.errors import LakeplanError, StalePlan, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.retention.patterns import expand
 from lakeplan.review.differences import same_setting
@@ -39,8 +39,9 @@ class Disagreement:
 def replaced_steps(run: RunRecord, selection: Selection) -> tuple[RunStep, ...]:
     """The selected repositories where the run recorded rules or settings before it replaced them, each with
     the replaced settings only. Includes one that was in progress when the run was killed. Raises UsageError
-    if the selection matches none of the run's repositories."""
-    selected = [s for s in run.steps if selection.takes_named(*_split(s.repository), None)]
+    if the selection matches none of the run's repositories, and LakeplanError if there is nothing to
+    restore."""
+    selected = [s for s in run.steps if selection.takes_key(s.repository)]
     if run.steps and not selected:
         raise UsageError(
             "the selection matches no repository in the run",
@@ -48,12 +49,14 @@ def replaced_steps(run: RunRecord, selection: Selection) -> tuple[RunStep, ...]:
             hint=f"Run `lakeplan history show {run.run_id}` to list its repositories.",
         )
     steps = (replace(s, settings=tuple(one for one in s.settings if one.replaced)) for s in selected)
-    return tuple(step for step in steps if step.replaced or step.settings)
-
-
-def _split(key: str) -> tuple[str, str]:
-    server, _, name = key.partition("/")
-    return server, name
+    wanted = tuple(step for step in steps if step.replaced or step.settings)
+    if not wanted:
+        raise LakeplanError(
+            "the run did not replace any rules that can be restored",
+            where=run.run_id,
+            hint=f"Run `lakeplan history show {run.run_id}` to see what it did.",
+        )
+    return wanted
 
 
 def disagreements(
@@ -63,7 +66,7 @@ def disagreements(
     Raises ServerError, and StalePlan for a repository on a server that the tree does not name."""
     differing = []
     for step in steps:
-        server, name = _split(step.repository)
+        server, _, name = step.repository.partition("/")
         if server not in tree.servers:
             raise StalePlan(
                 f"the tree no longer has the server {server!r}",

@@ -20,7 +20,7 @@ from lakeplan.cli.options import CommandGroup, argument, command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.cli.process import now_utc, parse_time
 from lakeplan.cli.wiring import Opening, SessionOptions
-from lakeplan.errors import ConfigError, ExitCode, LakeplanError, StalePlan
+from lakeplan.errors import ConfigError, ExitCode, StalePlan
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.output.operations import render_history, render_run
 from lakeplan.plan.planning import PlanOptions
@@ -233,7 +233,7 @@ def rollback(
     session = opening.session(tree, runners=runners, cache=cache)
     state = session.state()
     record = records.with_retried(state, records.find_change(state, run))
-    wanted = _restorable(record, Selection(tuple(target or ()), server=server))
+    wanted = replaced_steps(record, Selection(tuple(target or ()), server=server))
     differing = disagreements(session.tree, wanted, session.reader)
     if differing and not edit_tree:
         raise edits_needed(
@@ -266,18 +266,6 @@ def rollback(
             f"Edited these files. Have them reviewed, and commit them with the plan: {', '.join(edit.files)}",
         )
     return exit_code_of(made, detailed=False)
-
-
-def _restorable(record: records.RunRecord, selection: Selection) -> Sequence[records.RunStep]:
-    """The steps of the run whose rules can be restored. Raises LakeplanError if there are none."""
-    wanted = replaced_steps(record, selection)
-    if not wanted:
-        raise LakeplanError(
-            "the run did not replace any rules that can be restored",
-            where=record.run_id,
-            hint=f"Run `lakeplan history show {record.run_id}` to see what it did.",
-        )
-    return wanted
 
 
 history = CommandGroup(
