@@ -25,15 +25,8 @@ _REDACTS: ContextVar[bool] = ContextVar("redact_paths", default=False)
 """Whether ``--redact-paths`` was given. Errors are printed after the command, which has its options."""
 
 
-def remember_redaction(value: bool) -> bool:
-    """The option's callback."""
+def remember_redaction(value: bool) -> None:
     _REDACTS.set(value)
-    return value
-
-
-def forget_redaction() -> None:
-    """Resets the option before a command line is read."""
-    _REDACTS.set(False)
 
 
 def redacted_message(text: str) -> str:

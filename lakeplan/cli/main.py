@@ -21,7 +21,7 @@ from typer.main import get_command
 from lakeplan import __version__
 from lakeplan.cli import click
 from lakeplan.cli.commands import PANELS, RENAMED, SHORT_HELP, Commands, hide_types
-from lakeplan.cli.console import forget_redaction, print_error, redacted_message, text_of, trace_of
+from lakeplan.cli.console import print_error, redacted_message, text_of, trace_of
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.values.local import safe_environment, set_environment
 
@@ -95,7 +95,6 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 def run(arguments: Sequence[str]) -> int:
     """Runs one command line and returns its exit code. Never raises, never prints a traceback unless
     ``--log-level debug`` asked for it."""
-    forget_redaction()
     try:
         command = whole_command()
         code = command.main(args=list(arguments), prog_name="lakeplan", standalone_mode=False)

@@ -167,12 +167,7 @@ Outs = Annotated[
 AsOf = Annotated[
     str | None, option("Point in time to evaluate: ISO 8601 or epoch seconds. Default: now.", "TIME")
 ]
-RedactPaths = Annotated[
-    bool,
-    option(
-        "Replace object paths, prefixes and storage URLs with short digests.", callback=remember_redaction
-    ),
-]
+RedactPaths = Annotated[bool, option("Replace object paths, prefixes and storage URLs with short digests.")]
 LakectlConfig = Annotated[
     Path | None,
     option("lakectl configuration file to read credentials from, for a tree with one server.", "FILE"),
@@ -380,6 +375,7 @@ class Command:
         parameters = [*group.declared, *(of_all[name] for name in self.common)]
 
         def run(**given: Any) -> int | None:
+            remember_redaction(given.get("redact_paths", False))
             if "log_level" in given:
                 configure_logging(given["log_level"])
             code: int | None = group.value(given)
