@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from lakeplan.branches.pin_records import KIND, PinRecords, read_pin_record, read_stored, write_pin_record
 from lakeplan.errors import ExitCode, LakeplanError
 from lakeplan.lakefs.protocols import LakeFSReader
+from lakeplan.plan.baselines import read_last_applied
 from lakeplan.plan.gather import failed as unreadable
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan, names_on
 from lakeplan.plan.writing import gate_text, pins_unchanged, write
@@ -133,7 +135,11 @@ def _adopt(desired: DesiredRepository, ports: ApplyPorts, run: Run) -> None:
 
 def _sync(desired: DesiredRepository, tree: DesiredTree, ports: ApplyPorts) -> PinSync:
     record = read_pin_record(ports.state, desired.key)
-    reviewed = record.config_hash == desired.config_hash
+    # An apply that found nothing to write does not change the record of pins.
+    last = None
+    with suppress(LakeplanError):  # a damaged record fails before the first write
+        last = read_last_applied(ports.state, desired.key)
+    reviewed = last is not None and record.config_hash == last.config_hash == desired.config_hash
     zone = tree.servers[desired.server].zone
     return PinSync(desired, zone, None if reviewed else frozenset(), config_hash=record.config_hash)
 

@@ -300,6 +300,16 @@ class DescribeSync:
         self.synced(world)
         assert hidden(world) == {pinned: commits[1]}
 
+    def it_deletes_nothing_for_a_tree_from_before_an_apply_that_wrote_nothing(self, world, pinned, commits):
+        world.override("tag-loss", "expired-objects")
+        tree(world, '{tags: ["v*", "w*"]}')
+        world.lakeplan("apply", "--auto-approve")
+        world.api.tag(REPOSITORY, "w1", commits[0])
+        self.synced(world)
+        tree(world, '{tags: ["v*"]}')  # a machine with an older checkout
+        self.synced(world)
+        assert set(hidden(world)) == {pinned, pin_of(commits[0])}
+
     def it_is_refused_by_gates(self, world, pinned, commits):
         world.write(
             "lakeplan.yaml",
