@@ -364,8 +364,10 @@ class Checker(Watcher):
         if self._may_assume(process):
             since_commit = now - history.commits[head].made_us
             age, idle = max(age, since_commit), max(idle, since_commit)
-        self._old_enough(name, age, idle, process.tree["policies"])
-        self._announced(name, head, span_us(process.tree["notice_period"]))
+        # After a lost answer, a branch made again at the same HEAD looks like one that was not deleted.
+        if process.doing.get("heads", {}).get(name) != head:
+            self._old_enough(name, age, idle, process.tree["policies"])
+            self._announced(name, head, span_us(process.tree["notice_period"]))
         for hold in process.tree["holds"]:
             if self._in_force(hold) and fnmatchcase(name, hold.get("branch", "")):
                 raise self.violation(f"branch {name} is deleted, though {hold} holds it")
