@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone, tzinfo
+from datetime import datetime, timedelta, timezone
 from typing import Literal, TypedDict, cast
 
-from lakeplan.explain.rules import BranchExplanation, Explanation, Outcome, Pass, Reason, Remedy
+from lakeplan.explain.rules import Explanation, Judge, Outcome, Pass, Reason, Remedy
 from lakeplan.explain.rules import Kind as RemedyKind
 from lakeplan.explain.search import Holding, Kind
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.rules import NEVER_EXPIRES, limit_us
+from lakeplan.retention.rules import NEVER_EXPIRES, limit_us, server_verdict
 from lakeplan.sweep.documents import TraceRow
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.rules import RulesBody
@@ -110,6 +110,10 @@ class Verdict(TypedDict):
 
 
 class BranchVerdict(TypedDict):
+    """The commits that a branch keeps under one rule set. ``commits_alone``: how many of them no other branch
+    keeps. ``commits_lost_if_deleted``: how many commits the server would not keep if the branch were deleted.
+    The commits of the branch would then be dangling, with the default days."""
+
     rule_set: str
     status: Literal["kept", "no_rules"]
     days: int | None
@@ -325,33 +329,40 @@ def _commit_status(explanation: Explanation) -> Status:
     return "at_risk" if explanation.documented else "expired"
 
 
-def branch_document(
-    graph: CommitGraph,
-    branch: str,
-    head: int,
-    as_of: datetime,
-    zone: tzinfo,
-    kept: Sequence[BranchExplanation],
-) -> BranchSubject:
+def branch_document(graph: CommitGraph, branch: str, judges: Sequence[Judge]) -> BranchSubject:
+    head = next(head for each, head in zip(graph.branches, graph.heads, strict=True) if each.id == branch)
     return {
         "kind": "branch",
         "branch": branch,
         "head": _commit_ref(graph, head),
-        "verdicts": [
-            {
-                "rule_set": one.rule_set,
-                "status": "no_rules" if one.days is None else "kept",
-                "days": one.days,
-                "is_default": one.is_default,
-                "source": one.source,
-                "keeps_since": None if one.days is None else iso(limit_us(as_of, one.days, zone)),
-                "commits": one.commits,
-                "commits_alone": one.alone,
-                "oldest_commit": None if one.oldest is None else _commit_ref(graph, graph.index[one.oldest]),
-                "commits_lost_if_deleted": one.loses,
-            }
-            for one in kept
-        ],
+        "verdicts": [branch_verdict(judge, branch) for judge in judges],
+    }
+
+
+def branch_verdict(judge: Judge, branch: str) -> BranchVerdict:
+    """Return the commits that a branch of the graph keeps under a judge's rules."""
+    graph, rules, sets = judge.graph, judge.rules, judge.branches
+    mine, alone, loses = list(range(len(graph))), 0, 0
+    oldest = days = None
+    if rules is not None and sets is not None:
+        bit, days = 1 << sets.names.index(branch), rules.days_for(branch)
+        mine = [n for n in mine if sets.masks[sets.of_commit[n]] & bit]
+        alone = sum(sets.masks[sets.of_commit[n]] == bit for n in mine)
+        after = server_verdict(graph.without_branches([branch]), rules, judge.as_of, judge.zone)
+        loses = sum(before and not now for before, now in zip(judge.server, after, strict=True))
+        oldest = min(mine, key=lambda n: (graph.creation_us[n], n), default=None)
+    is_default = rules is not None and branch not in rules.branches
+    return {
+        "rule_set": judge.name,
+        "status": "no_rules" if days is None else "kept",
+        "days": days,
+        "is_default": is_default,
+        "source": judge.sources.get("" if days is None or is_default else branch),
+        "keeps_since": None if days is None else iso(limit_us(judge.as_of, days, judge.zone)),
+        "commits": len(mine),
+        "commits_alone": alone,
+        "oldest_commit": None if oldest is None else _commit_ref(graph, oldest),
+        "commits_lost_if_deleted": loses,
     }
 
 

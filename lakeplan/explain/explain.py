@@ -10,7 +10,7 @@ from functools import cached_property
 
 from lakeplan.errors import LakeplanError
 from lakeplan.explain import documents, search
-from lakeplan.explain.rules import Explanation, Judge, explain_branch
+from lakeplan.explain.rules import Explanation, Judge
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds, commits_named, reachable
@@ -184,12 +184,7 @@ class _Inquiry:
         return documents.commit_document(graph, number, subject.via, self._explained([number]), rows)
 
     def branch(self, subject: search.Subject) -> documents.BranchSubject:
-        world = self.world
-        head = next(b.commit_id for b in world.graph.branches if b.id == subject.text)
-        kept = [explain_branch(judge, subject.text) for judge in world.judges]
-        return documents.branch_document(
-            world.graph, subject.text, world.graph.index[head], world.as_of, world.zone, kept
-        )
+        return documents.branch_document(self.world.graph, subject.text, self.world.judges)
 
     def at_path(self, subject: search.Subject, *, path_only: bool) -> _Traced:
         """Return the objects at a path, of one ref or of all commits, including uncommitted ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
@@ -140,16 +141,9 @@ class Remedy:
 
 def days_needed(created_us: int, as_of: datetime, zone: tzinfo) -> int | None:
     """Return the fewest days whose cutoff is before a date, or None if more than ``MOST_DAYS`` are needed."""
-    low, high = 1, MOST_DAYS
-    if limit_us(as_of, high, zone) >= created_us:
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if limit_us(as_of, middle, zone) < created_us:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    # Limits never move forward as days grow.
+    days = 1 + bisect_left(range(1, MOST_DAYS + 1), True, key=lambda n: limit_us(as_of, n, zone) < created_us)
+    return days if days <= MOST_DAYS else None
 
 
 def to_stay(
@@ -433,42 +427,3 @@ class Judge:
 def _longest_first(keeper: Keeper) -> tuple[int, bool, str, str]:
     until = NEVER_EXPIRES if keeper.until_us is None else keeper.until_us
     return (-until, keeper.branch is None, keeper.branch or "", keeper.start)
-
-
-@dataclass(frozen=True)
-class BranchExplanation:
-    """The commits that a branch keeps under one rule set. ``commits`` is how many it keeps, and ``alone`` how
-    many no other branch keeps. ``loses`` is how many commits the server would not keep if the branch were
-    deleted. The commits of the branch would then be dangling, with the default days."""
-
-    rule_set: str
-    days: int | None
-    is_default: bool
-    commits: int
-    alone: int
-    oldest: str | None
-    loses: int
-    source: str | None
-
-
-def explain_branch(judge: Judge, branch: str) -> BranchExplanation:
-    """Return the commits that a branch of the graph keeps under a judge's rules."""
-    graph, rules, sets = judge.graph, judge.rules, judge.branches
-    if rules is None or sets is None:
-        return BranchExplanation(judge.name, None, False, len(graph), 0, None, 0, judge.sources.get(""))
-    bit = 1 << sets.names.index(branch)
-    mine = [n for n in range(len(graph)) if sets.masks[sets.of_commit[n]] & bit]
-    alone = sum(sets.masks[sets.of_commit[n]] == bit for n in mine)
-    after = server_verdict(graph.without_branches([branch]), rules, judge.as_of, judge.zone)
-    loses = sum(before and not now for before, now in zip(judge.server, after, strict=True))
-    oldest = min(mine, key=lambda n: (graph.creation_us[n], n), default=None)
-    return BranchExplanation(
-        rule_set=judge.name,
-        days=rules.days_for(branch),
-        is_default=branch not in rules.branches,
-        commits=len(mine),
-        alone=alone,
-        oldest=None if oldest is None else graph.ids[oldest],
-        loses=loses,
-        source=judge.sources.get(branch if branch in rules.branches else ""),
-    )

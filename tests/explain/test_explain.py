@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import UsageError
-from lakeplan.explain.rules import Judge, days_needed, explain_branch, trace
+from lakeplan.explain.documents import branch_verdict
+from lakeplan.explain.rules import Judge, days_needed, trace
 from lakeplan.explain.search import read_subject
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import documented_verdict, limit_us, server_verdict
@@ -101,12 +102,14 @@ def it_says_what_deleting_a_branch_would_let_go(world: World) -> None:
     graph = CommitGraph.from_refs(world.refs)
     judge = Judge(graph, "rules", world.rules, world.as_of, world.zone)
     for branch in graph.branches:
-        said = explain_branch(judge, branch.id)
+        said = branch_verdict(judge, branch.id)
         left = server_verdict(graph.without_branches([branch.id]), world.rules, world.as_of, world.zone)
         before = server_verdict(graph, world.rules, world.as_of, world.zone)
-        assert said.loses == sum(1 for a, b in zip(before, left, strict=True) if a and not b)
-        assert said.commits >= 1
-        assert said.alone <= said.commits
+        assert said["commits_lost_if_deleted"] == sum(
+            1 for a, b in zip(before, left, strict=True) if a and not b
+        )
+        assert said["commits"] >= 1
+        assert said["commits_alone"] <= said["commits"]
 
 
 GRAPH = CommitGraph.from_refs(
