@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta, timezone
 from typing import Literal, TypedDict, cast
 
-from lakeplan.explain.rules import Explanation, Judge, Outcome, Pass, Reason, Remedy
+from lakeplan.explain.rules import Explanation, Judge, Outcome, Pass, Remedy, iso
 from lakeplan.explain.rules import Kind as RemedyKind
+from lakeplan.explain.rules import ReasonRow as ReasonRow
 from lakeplan.explain.search import Holding, Kind
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.rules import NEVER_EXPIRES, limit_us, server_verdict
+from lakeplan.retention.rules import limit_us, server_verdict
 from lakeplan.sweep.documents import TraceRow
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.rules import RulesBody
 
 SHOWN = 10
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 RuleSetName = Literal["stored", "proposed", "rules", "compare"]
 Status = Literal[
     "kept",
@@ -54,19 +53,6 @@ class ProtectionRow(TypedDict):
     prefix: str | None
     until: str | None
     reason: str
-
-
-class ReasonRow(TypedDict):
-    """A walk that keeps the commit. ``start`` is the commit where it begins. ``until`` is None for a HEAD."""
-
-    branch: str | None
-    start: str
-    days: int
-    is_default: bool
-    source: str | None
-    replaced_by: str | None
-    counted_from: str | None
-    until: str | None
 
 
 class PassRow(TypedDict):
@@ -375,7 +361,7 @@ def _verdict(status: Status, explanation: Explanation) -> Verdict:
         "commits_kept_by_server": explanation.kept_by_server,
         "commits_kept_documented": explanation.kept_by_documented,
         "commit_id": explanation.commit,
-        "reasons": [_reason(reason) for reason in explanation.reasons],
+        "reasons": list(explanation.reasons),
         "reason_count": explanation.reason_count,
         "branches": list(explanation.branches),
         "branch_count": explanation.branch_count,
@@ -395,41 +381,15 @@ def _verdict(status: Status, explanation: Explanation) -> Verdict:
     }
 
 
-def _deciding(walk: Sequence[Pass], reasons: Sequence[Reason]) -> list[Pass]:
+def _deciding(walk: Sequence[Pass], reasons: Sequence[ReasonRow]) -> list[Pass]:
     """Return the first walks, the walk of the strongest reason, and the walk that stopped it."""
-    starts = {reason.keeper.start for reason in reasons[:1]}
+    starts = {reason["start"] for reason in reasons[:1]}
     starts |= {one.stopped_by for one in walk if one.start in starts and one.stopped_by is not None}
     return [one for n, one in enumerate(walk) if n < SHOWN or one.start in starts]
 
 
-def _reason(reason: Reason) -> ReasonRow:
-    keeper = reason.keeper
-    return {
-        "branch": keeper.branch,
-        "start": keeper.start,
-        "days": keeper.days,
-        "is_default": keeper.is_default,
-        "source": reason.source,
-        "replaced_by": reason.replaced_by,
-        "counted_from": None if reason.replaced_us is None else iso(reason.replaced_us),
-        "until": None if keeper.until_us is None else iso(keeper.until_us),
-    }
-
-
 def _commit_ref(graph: CommitGraph, number: int) -> CommitRef:
     return {"commit_id": graph.ids[number], "creation_date": iso(graph.creation_us[number])}
-
-
-def iso(us: int) -> str:
-    """Return ISO 8601 with a Z. A time outside the calendar is shown as the calendar's first or last
-    second."""
-    if us >= NEVER_EXPIRES:
-        return "9999-12-31T23:59:59Z"
-    try:
-        moment = _EPOCH + timedelta(microseconds=us)
-    except OverflowError:
-        return "9999-12-31T23:59:59Z" if us > 0 else "0001-01-01T00:00:00Z"
-    return moment.isoformat().replace("+00:00", "Z")
 
 
 def text_of(text: str) -> str:

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from lakeplan.errors import LakeplanError
 from lakeplan.explain import documents, search
-from lakeplan.explain.rules import Explanation, Judge
+from lakeplan.explain.rules import Explanation, Judge, iso
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds, commits_named, reachable
@@ -134,7 +134,7 @@ def explain(world: World, question: Question, progress: Progress) -> documents.E
     return {
         "format": "lakeplan.explain/v1",
         "name": world.name,
-        "as_of": documents.iso(to_us(world.as_of)),
+        "as_of": iso(to_us(world.as_of)),
         "what": {
             "kind": subject.kind,
             "text": documents.text_of(subject.text),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, tzinfo
+from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypedDict
 
 from lakeplan.retention.graph import CommitGraph, all_kept
 from lakeplan.retention.keepers import BranchSets, Keeper, branch_sets, reaching, why
@@ -25,6 +25,7 @@ from lakeplan.values.rules import GcRules
 MAX_STEPS = 2_000_000
 """The maximum number of commits that a trace follows. The verdict does not need the trace."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 Outcome = Literal["head", "young", "marks", "passes", "stops"]
 
 
@@ -266,17 +267,21 @@ def _newest_edge(graph: CommitGraph, start: int, limit: int, held: frozenset[int
 KEEPERS_SHOWN = 10
 
 
-@dataclass(frozen=True)
-class Reason:
-    """A reason why a commit is kept. It is a branch's HEAD (``replaced_by`` is None), or ``replaced_by``
-    followed it on the branch at ``replaced_us``, from which the days count. For a dangling commit, they count
-    from its own date. If ``keeper.until_us`` is None, it is kept until the branch moves. ``source`` is the
-    place of the days in the tree."""
+class ReasonRow(TypedDict):
+    """A walk that keeps the commit, as documents have it. ``start`` is the commit where it begins: a branch's
+    HEAD, or without ``branch`` a dangling commit. ``replaced_by`` followed the commit on the walk at
+    ``counted_from``, from which the days count. It is None if the walk begins at the commit. The days of a
+    dangling commit then count from its own date. ``until`` is None for a HEAD, which is kept until the branch
+    moves. ``source`` is the place of the days in the tree."""
 
-    keeper: Keeper
-    replaced_by: str | None
-    replaced_us: int | None
+    branch: str | None
+    start: str
+    days: int
+    is_default: bool
     source: str | None
+    replaced_by: str | None
+    counted_from: str | None
+    until: str | None
 
 
 @dataclass(frozen=True)
@@ -297,7 +302,7 @@ class Explanation:
     kept_by_server: int
     kept_by_documented: int
     commit: str | None = None
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[ReasonRow, ...] = ()
     reason_count: int = 0
     branches: tuple[str, ...] = ()
     branch_count: int = 0
@@ -384,7 +389,7 @@ class Judge:
         stay: tuple[Remedy, ...] = ()
         if not (kept_server and is_kept):
             longest = sorted(reached, key=_longest_first)[:KEEPERS_SHOWN]
-            dated = [(k, self._reason(k, best).replaced_us) for k in longest]
+            dated = [(k, self._replaced(k, best)[1]) for k in longest]
             highest = max((k.days for k in reached), default=0)
             stay = to_stay(self.graph, rules, best, dated, highest, self.as_of, self.zone)
         return Explanation(
@@ -411,19 +416,41 @@ class Judge:
         until = documented.kept_until_us[n]
         return (active and self.server[n], active, until, self.graph.creation_us[n], n)
 
-    def _reason(self, keeper: Keeper, commit: int) -> Reason:
-        graph = self.graph
-        source = self.sources.get("" if keeper.is_default else keeper.branch or "")
-        start = graph.index[keeper.start]
-        if start == commit:
-            replaced = None if keeper.branch is not None else graph.creation_us[commit]
-            return Reason(keeper, None, replaced, source)
-        child = start
+    def _reason(self, keeper: Keeper, commit: int) -> ReasonRow:
+        by, replaced_us = self._replaced(keeper, commit)
+        return {
+            "branch": keeper.branch,
+            "start": keeper.start,
+            "days": keeper.days,
+            "is_default": keeper.is_default,
+            "source": self.sources.get("" if keeper.is_default else keeper.branch or ""),
+            "replaced_by": by,
+            "counted_from": None if replaced_us is None else iso(replaced_us),
+            "until": None if keeper.until_us is None else iso(keeper.until_us),
+        }
+
+    def _replaced(self, keeper: Keeper, commit: int) -> tuple[str | None, int | None]:
+        """Return the commit that followed on the walk, if any, and the date that must be after the cutoff."""
+        graph, child = self.graph, self.graph.index[keeper.start]
+        if child == commit:
+            return None, None if keeper.branch is not None else graph.creation_us[commit]
         while graph.main_parent[child] != commit:
             child = graph.main_parent[child]
-        return Reason(keeper, graph.ids[child], graph.creation_us[child], source)
+        return graph.ids[child], graph.creation_us[child]
 
 
 def _longest_first(keeper: Keeper) -> tuple[int, bool, str, str]:
     until = NEVER_EXPIRES if keeper.until_us is None else keeper.until_us
     return (-until, keeper.branch is None, keeper.branch or "", keeper.start)
+
+
+def iso(us: int) -> str:
+    """Return ISO 8601 with a Z. A time outside the calendar is shown as the calendar's first or last
+    second."""
+    if us >= NEVER_EXPIRES:
+        return "9999-12-31T23:59:59Z"
+    try:
+        moment = _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return "9999-12-31T23:59:59Z" if us > 0 else "0001-01-01T00:00:00Z"
+    return moment.isoformat().replace("+00:00", "Z")
