@@ -207,24 +207,19 @@ def _min_age(ports: AuditPorts, server: str) -> timedelta:
     return max(MIN_AGE, timedelta(seconds=min(grace or 0, MAX_GRACE_SECONDS)))
 
 
+@dataclass
 class Inspection:
     """Reads one repository for an audit."""
 
-    def __init__(
-        self,
-        server: str,
-        repository: Repository,
-        ports: AuditPorts,
-        settings: AuditSettings,
-        min_age: timedelta,
-    ) -> None:
-        self._server = server
-        self._repository = repository
-        self._name = repository.id
-        self._ports = ports
-        self._settings = settings
-        self._reader = ports.reader(server)
-        self._min_age = min_age
+    _server: str
+    _repository: Repository
+    _ports: AuditPorts
+    _settings: AuditSettings
+    _min_age: timedelta
+
+    def __post_init__(self) -> None:
+        self._name = self._repository.id
+        self._reader = self._ports.reader(self._server)
 
     def audit(self) -> AuditedRow:
         stored = read_stored(self._reader, self._name)

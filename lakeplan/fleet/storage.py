@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import IntFlag
 from functools import reduce
 from operator import or_
@@ -18,7 +18,7 @@ from lakeplan.fleet.audit import AuditPorts, AuditSettings, Inspection, each_rep
 from lakeplan.fleet.judging import masks_of
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.rules import DocumentedRule, ServerWalk, to_us
+from lakeplan.retention.rules import kept_by_either, to_us
 from lakeplan.simulation.requests import AGES, Facts, Surveyed, SurveyRequest
 from lakeplan.simulation.verdicts import ObjectClass, RuleSet, Sighting, judge
 from lakeplan.stores.protocols import ClassReader, NamespaceReader
@@ -294,21 +294,13 @@ def keeping(graph: CommitGraph, refs: Refs, rules: GcRules | None, settings: Aud
     it."""
     tagged = {tag.commit_id for tag in refs.tags}
     flags: dict[int, Sequence[int]] = {
-        Keeps.RULES: _kept(graph, rules, settings, settings.as_of),
+        Keeps.RULES: kept_by_either(graph, rules, settings.as_of, settings.zone),
         Keeps.TAG: [id in tagged for id in graph.ids],
     }
     for number, days in enumerate(HORIZONS):
         at = settings.as_of + timedelta(days=days)
-        flags[horizon_bit(number)] = _kept(graph, rules, settings, at)
+        flags[horizon_bit(number)] = kept_by_either(graph, rules, at, settings.zone)
     return masks_of(flags, len(graph))
-
-
-def _kept(graph: CommitGraph, rules: GcRules | None, settings: AuditSettings, at: datetime) -> Sequence[int]:
-    if rules is None:
-        return [1] * len(graph)
-    server = ServerWalk(graph, rules).active(at, settings.zone)
-    documented = DocumentedRule(graph, rules).active(at, settings.zone)
-    return [one or other for one, other in zip(server, documented, strict=True)]
 
 
 def holders_of(
@@ -324,7 +316,7 @@ def holders_of(
     for number, tag in enumerate(tags, len(names.branches)):
         if tag.commit_id in graph.index:
             masks[graph.index[tag.commit_id]] |= 1 << number
-    kept = _kept(graph, rules, settings, settings.as_of)
+    kept = kept_by_either(graph, rules, settings.as_of, settings.zone)
     for commit, mask in enumerate(masks):
         if kept[commit] and (not mask or judged.dangling[commit]):
             masks[commit] |= names.other

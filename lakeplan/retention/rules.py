@@ -275,6 +275,17 @@ def server_verdict(
     return ServerWalk(graph, rules).active(as_of, zone)
 
 
+def kept_by_either(
+    graph: CommitGraph, rules: GcRules | None, as_of: datetime, zone: tzinfo = timezone.utc
+) -> list[bool]:
+    """Per commit number, whether the server's walk or the documented rule keeps it at ``as_of``. Without
+    rules, this is true of all commits."""
+    if rules is None:
+        return [True] * len(graph)
+    flags = ServerWalk(graph, rules).active(as_of, zone), DocumentedRule(graph, rules).active(as_of, zone)
+    return [bool(server or documented) for server, documented in zip(*flags, strict=True)]
+
+
 class _Joints:
     """One pass from the leaves up, carrying the staircase of the starts below."""
 

@@ -22,7 +22,7 @@ from lakeplan.retention.graph import CommitGraph, by_date
 from lakeplan.retention.keep import active_holds, commits_named, hold_problem, reachable
 from lakeplan.retention.keep import held_prefixes as prefixes_of
 from lakeplan.retention.patterns import matches
-from lakeplan.retention.rules import DocumentedRule, ServerWalk
+from lakeplan.retention.rules import kept_by_either
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import (
     Checker,
@@ -284,16 +284,7 @@ class _History:
 
     def _masks(self, stored: GcRules | None, now: datetime, zone: tzinfo, held: set[str]) -> list[int]:
         graph = self.graph
-        masks = [0] * len(graph)
-        if stored is None:
-            masks = [int(Names.RULES)] * len(graph)
-        else:
-            for flags in (
-                ServerWalk(graph, stored).active(now, zone),
-                DocumentedRule(graph, stored).active(now, zone),
-            ):
-                for commit, flag in enumerate(flags):
-                    masks[commit] |= Names.RULES if flag else 0
+        masks = [int(Names.RULES) if kept else 0 for kept in kept_by_either(graph, stored, now, zone)]
         named = {
             Names.HEAD: {branch.commit_id for branch in self.refs.branches},
             Names.TAG: {tag.commit_id for tag in self.refs.tags},
