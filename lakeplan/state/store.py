@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 from lakeplan.errors import FormatError, LakeplanError, LeaseHeld, WriteConflict
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
+from lakeplan.values.documents import decode, encode
 from lakeplan.values.records import json_line, json_text, utc_text
 from lakeplan.values.rules import GcRules, etag_of
 from lakeplan.values.simulation import Amount
@@ -202,16 +203,7 @@ def read_baseline(state: StateReader, repository: str) -> tuple[dict[str, Sighti
         return {}, None
     record, version = stored
     present = {name: value for name in _SETTINGS if (value := record["settings"].get(name)) is not None}
-    return {
-        name: Sighting(
-            value["body"],
-            value["config_hash"],
-            value["run_id"],
-            records.moment_in(value["at"]),
-            value["command"],
-        )
-        for name, value in present.items()
-    }, version
+    return {name: decode(value, Sighting) for name, value in present.items()}, version
 
 
 def damaged_baseline(repository: str, detail: str) -> FormatError:
@@ -225,12 +217,7 @@ def write_baseline(state: StateWriter, repository: str, settings: Mapping[str, S
     wrote first, and FormatError for a damaged record."""
     before, version = read_baseline(state, repository)
     newer = {name: one for name, one in settings.items() if name not in before or before[name].at <= one.at}
-    document = {
-        "repository": repository,
-        "settings": {
-            name: {**vars(one), "at": utc_text(one.at)} for name, one in {**before, **newer}.items()
-        },
-    }
+    document = {"repository": repository, "settings": encode({**before, **newer})}
     state.write(repository_key("baselines", repository), json_text(document), if_version=version)
 
 
