@@ -37,7 +37,7 @@ from lakeplan.simulation.marking import PART_ROWS
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.sweep.rounds import OpenWorkers, PartSweeper, ThreadWorkers, Workers
+from lakeplan.sweep.rounds import OpenWorkers, PartSweeper, SparkWorkers, ThreadWorkers, Workers
 from lakeplan.values.simulation import RunnerChoice
 from lakeplan.values.sweep import Part, Status, Versions
 
@@ -276,7 +276,6 @@ def runner(name: str, workers: int) -> Iterator[OpenWorkers]:
         return
     from lakeplan.simulation.runners import Runners
     from lakeplan.simulation.spark import open_session
-    from lakeplan.sweep.spark import SparkWorkers
 
     with open_session(Runners(master=f"local[{workers}]")) as session:
 

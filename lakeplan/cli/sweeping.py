@@ -58,14 +58,12 @@ class Engine:
     @contextmanager
     def workers(self, parallelism: int | None) -> Iterator[tuple[Workers, RunnerChoice]]:
         """Return the workers of a sweeper."""
+        from lakeplan.sweep.rounds import SparkWorkers, ThreadWorkers
+
         choice = self.runners.choose(None)
         if choice.name == SPARK:
-            from lakeplan.sweep.spark import SparkWorkers
-
             yield SparkWorkers(self._spark()), choice
             return
-        from lakeplan.sweep.rounds import ThreadWorkers
-
         yield ThreadWorkers(parallelism or len(os.sched_getaffinity(0))), choice
 
     def _spark(self) -> SparkSession:

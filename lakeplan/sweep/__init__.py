@@ -15,7 +15,6 @@ __all__ = [
     "rules",
     "run",
     "service",
-    "spark",
     "spark_submit",
     "traces",
 ]

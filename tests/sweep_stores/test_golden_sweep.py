@@ -20,8 +20,7 @@ from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.simulation.runners import SPARK, Runners
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
-from lakeplan.sweep.rounds import PartSweeper
-from lakeplan.sweep.spark import SparkWorkers
+from lakeplan.sweep.rounds import PartSweeper, SparkWorkers
 from lakeplan.values.simulation import RunnerChoice
 from lakeplan.values.sweep import MarkClass, Marked, Status, Versions
 from tests.golden_marks import PREFIX, active, addresses, mark_request

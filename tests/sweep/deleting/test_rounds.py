@@ -18,7 +18,7 @@ from lakeplan.simulation.requests import DeleteRequest, RoundEnd
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep import rounds
 from lakeplan.sweep.ports import STOPPED
-from lakeplan.sweep.rounds import PartSweeper, ThreadWorkers, Workers
+from lakeplan.sweep.rounds import PartSweeper, SparkWorkers, ThreadWorkers, Workers, from_row, to_batch
 from lakeplan.values.simulation import Amount, RunnerChoice
 from lakeplan.values.sweep import Status
 from tests.sweep.deleting.conftest import SETTINGS, Sweep
@@ -64,8 +64,6 @@ def either(request: pytest.FixtureRequest) -> Callable[[], PartSweeper]:
         return sweeper
     request.getfixturevalue("spark")
     from pyspark.sql import SparkSession
-
-    from lakeplan.sweep.spark import SparkWorkers
 
     @contextmanager
     def workers(parallelism: int | None) -> Iterator[tuple[Workers, RunnerChoice]]:
@@ -239,8 +237,6 @@ def it_says_what_stopped_the_workers(marked: Sweep) -> None:
 
 
 def it_carries_an_error_through_spark_with_its_hint() -> None:
-    from lakeplan.sweep.spark import from_row, to_batch
-
     error = StorageDenied("no", where="s3://b", hint="Allow it.")
     (row,) = to_batch(error).to_pylist()
     found = from_row(row["kind"], row["text"])
