@@ -203,7 +203,7 @@ def select(
     return wanted, failed
 
 
-def select_one(tree: DesiredTree, repository: str, ports: SweepPorts) -> DesiredRepository:
+def select_one(tree: DesiredTree, repository: str) -> DesiredRepository:
     """The tree's entry for the repository of a mark (``server/name``). Raises UsageError without one."""
     server, _, name = repository.partition("/")
     desired = tree.find(server, name) if server in tree.servers else None

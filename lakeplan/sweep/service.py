@@ -151,7 +151,7 @@ def check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
 
 def open_mark(tree: DesiredTree, mark_id: str, ports: SweepPorts) -> tuple[Site, StoredMark]:
     """The repository of a mark, and the mark. Raises UsageError for an unknown one."""
-    site = open_site(select_one(tree, repository_of(ports.state, mark_id), ports), tree, ports)
+    site = open_site(select_one(tree, repository_of(ports.state, mark_id)), tree, ports)
     return site, load_mark(site, ports.state, mark_id)
 
 

@@ -235,11 +235,11 @@ class DescribeSelecting:
     def it_finds_the_entry_of_a_mark(self) -> None:
         slashed = desired("prod", "a/b")
         world = World({"prod": []}, (*self.EXACT, slashed))
-        assert select_one(world.tree, "prod/lake", world.ports) is self.EXACT[0]
-        assert select_one(world.tree, "prod/a/b", world.ports) is slashed
+        assert select_one(world.tree, "prod/lake") is self.EXACT[0]
+        assert select_one(world.tree, "prod/a/b") is slashed
         for name in ("prod/other", "dev/lake", "lake"):
             with pytest.raises(UsageError, match=f"the mark belongs to {name}, which has no entry"):
-                select_one(world.tree, name, world.ports)
+                select_one(world.tree, name)
 
 
 class DescribeRecords:

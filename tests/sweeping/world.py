@@ -164,7 +164,7 @@ class SweepWorld:
 
     def site(self, name: str = "repo1") -> Site:
         tree, ports = self.tree(), self.ports()
-        return open_site(select_one(tree, f"prod/{name}", ports), tree, ports)
+        return open_site(select_one(tree, f"prod/{name}"), tree, ports)
 
     @property
     def gate_overrides(self) -> GateOverrides:
