@@ -20,7 +20,7 @@ from lakeplan.formats.parquet import blame_parquet, open_parquet, read_parquet
 from lakeplan.formats.wire import HINT
 from lakeplan.limits import number_of
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import PartResult, Status
+from lakeplan.values.sweep import GONE, PartResult, Status
 
 _OBJECT = (
     pa.field("address", pa.string(), nullable=False),
@@ -145,13 +145,18 @@ def read_results(data: bytes, *, name: str) -> dict[str, tuple[Status, str]]:
     return {address: (Status(status), reason) for address, status, reason in zip(*columns, strict=True)}
 
 
-def read_deleted(data: bytes, *, name: str, or_failed: bool = False) -> dict[str, int]:
+def read_deleted(data: bytes, *, name: str, or_failed: bool = False, or_gone: bool = True) -> dict[str, int]:
     """Sizes of deleted objects in a record, by address; with ``or_failed`` also of those whose deletion
-    failed. Raises FormatError for a damaged record."""
+    failed, without ``or_gone`` not of those that were gone already. Raises FormatError for a damaged
+    record."""
     table, _ = _read_record(data, name)
-    columns = (table.column(column).to_pylist() for column in ("address", "size_bytes", "status"))
+    columns = (table.column(column).to_pylist() for column in ("address", "size_bytes", "status", "reason"))
     wanted = {Status.DELETED.value, *([Status.FAILED.value] if or_failed else ())}
-    return {address: size for address, size, status in zip(*columns, strict=True) if status in wanted}
+    return {
+        address: size
+        for address, size, status, reason in zip(*columns, strict=True)
+        if status in wanted and (or_gone or reason != GONE)
+    }
 
 
 def end_of(name: str, data: bytes, *, where: str = "") -> PartResult:

@@ -16,7 +16,7 @@ from typing import Literal
 from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats.collector import UnifiedRun
 from lakeplan.formats.collector import read_deleted as read_report
-from lakeplan.formats.marks import read_part, read_results
+from lakeplan.formats.marks import read_deleted
 from lakeplan.formats.namespace import (
     OLD_RUNS_PREFIX,
     QUARANTINE_PREFIX,
@@ -42,7 +42,6 @@ from lakeplan.sweep.records import (
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import batches
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import GONE, Status
 from lakeplan.values.units import count_of
 
 _log = logging.getLogger(__name__)
@@ -235,15 +234,7 @@ def _moved(site: Site, mark: Mark) -> Iterator[dict[str, int]]:
     """The sizes, by address, of the objects that a sweep deleted or moved, part by part. Objects that were
     gone already do not count."""
     for data, name in newest_records(site.store, mark):
-        results = read_results(data, name=name)
-        table = read_part(data, name=name, sha256=None)
-        columns = (table.column(column).to_pylist() for column in ("address", "size_bytes"))
-        sizes = dict(zip(*columns, strict=True))
-        yield {
-            address: sizes[address]
-            for address, (status, reason) in results.items()
-            if status is Status.DELETED and reason != GONE
-        }
+        yield read_deleted(data, name=name, or_gone=False)
 
 
 PIECE = 8 << 20

@@ -14,7 +14,7 @@ from lakeplan.sweep.documents import ApprovalRow, MarkRow, RulesBeforeRow
 from lakeplan.values import records
 from lakeplan.values.declare import Setting
 from lakeplan.values.desired import Safety
-from lakeplan.values.documents import gate_row
+from lakeplan.values.documents import encode
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.records import json_text, utc_text
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore, rules_from_body
@@ -171,9 +171,7 @@ class Mark:
             "seen_sha256": self.seen_sha256,
             "collector_runs": list(self.collector_runs),
             "unreadable": dict(self.unreadable),
-            "gates": [
-                {**gate_row(gate), "horizon": gate.horizon, "stops": gate.stops} for gate in self.gates
-            ],
+            "gates": encode(self.gates),
             "by": self.by,
             "tree_commit": self.tree_commit,
             "runner": None if self.marked.runner is None else self.marked.runner.to_row(),

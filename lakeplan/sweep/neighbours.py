@@ -82,7 +82,7 @@ class Probes:
                 hint="Wait for that run to end, then run the command again.",
             )
         if other != site.key:
-            raise _shared(site, other, "shares this storage under another name")
+            raise _shared(site, f"repository {other} shares this storage under another name")
 
     def is_shared(self, site: Site, neighbour: Neighbour, key: str) -> bool:
         """Whether the neighbour's storage has the file of the site."""
@@ -107,7 +107,7 @@ def check_neighbours(
             if neighbour in related:
                 unread[neighbour.name] = how.message
         elif how:
-            raise _shared(site, neighbour.name, how)
+            raise _shared(site, f"repository {neighbour.name} {how}")
     _check_unread(site, unread, today)
 
 
@@ -120,7 +120,7 @@ def _check_names(site: Site, same_server: Iterable[Neighbour]) -> None:
     for neighbour in certain:
         other = replace(neighbour.repository, id=neighbour.name)
         for _, how in overlapping(site.repository, [other]):
-            raise _shared(site, neighbour.name, how)
+            raise _shared(site, f"repository {neighbour.name} {how}")
 
 
 def _related(site: Site) -> list[Neighbour]:
@@ -207,12 +207,8 @@ def _check_ancestors(site: Site) -> None:
 
 
 def _contained(site: Site, above: str) -> LakeplanError:
-    return LakeplanError(
-        f"another repository has its storage namespace at {above}, which contains this repository's"
-        " namespace, so a sweep of one could delete data of the other",
-        where=f"{site.key} ({site.repository.storage_namespace})",
-        hint=MOVE,
-    )
+    what = f"another repository has its storage namespace at {above}, which contains this repository's"
+    return _shared(site, f"{what} namespace")
 
 
 def _has_entries(folder: Path) -> bool:
@@ -230,9 +226,9 @@ def _is_namespace(site: Site, url: str) -> bool:
         return False  # it cannot be read
 
 
-def _shared(site: Site, name: str, how: str) -> LakeplanError:
+def _shared(site: Site, what: str) -> LakeplanError:
     return LakeplanError(
-        f"repository {name} {how}, so a sweep of one could delete data of the other",
+        f"{what}, so a sweep of one could delete data of the other",
         where=f"{site.key} ({site.repository.storage_namespace})",
         hint=MOVE,
     )

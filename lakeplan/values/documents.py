@@ -30,16 +30,7 @@ class GateRow(TypedDict):
 
 
 def gate_row(gate: GateResult) -> GateRow:
-    return {
-        "gate": gate.gate,
-        "scope": gate.scope,
-        "outcome": gate.outcome.value,
-        "message": gate.message,
-        "value": gate.value,
-        "limit": gate.limit,
-        "unit": gate.unit,
-        "opens_with": gate.opens_with,
-    }
+    return cast(GateRow, {name: encode(getattr(gate, name)) for name in GateRow.__annotations__})
 
 
 class ErrorRow(TypedDict):
