@@ -165,6 +165,12 @@ class DescribeOutputThatGoesNowhere:
         done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (ExitCode.OK, b"")
 
+    def it_reads_nothing_from_a_closed_input(self) -> None:
+        command = f"{shlex.join(self.COMMAND[:-1])} sandbox seed - <&-"
+        done = subprocess.run(["sh", "-c", command], capture_output=True, check=False)
+        assert done.returncode == ExitCode.ERROR
+        assert b"unexpected" not in done.stderr
+
 
 class DescribeStopping:
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
