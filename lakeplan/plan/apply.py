@@ -98,6 +98,8 @@ class ApplyOptions:
     simulate: bool = True
     selection: Selection = field(default_factory=Selection)
     replan: bool = False
+    sweep: bool = False
+    """A sweep follows."""
 
 
 def apply_plan(
@@ -153,7 +155,8 @@ def apply_plan(
         steps = tuple(
             _with_rules(s, fresh[s.key]) if later.get(s.key) and s.key in fresh else s for s in steps
         )
-    if replayed := _replayed(reviewed, steps, live, ports.state, plan_digest, run.run_id):
+    concerned = reviewed.repositories if options.sweep else _not_done(steps, live)
+    if replayed := _replayed(reviewed, concerned, options, ports.state, plan_digest, run):
         raise _stale_plan(replayed)
     live = replace(live, allowed=tuple(sorted(options.allowed)))
     ports = replace(ports, pins=_pins(reviewed, live, tree))
@@ -320,20 +323,28 @@ def _stale(reviewed: Plan, live: Plan, *, check_etag: bool) -> list[str]:
     return stale
 
 
+def _not_done(steps: Iterable[RepositoryPlan], live: Plan) -> list[RepositoryPlan]:
+    again = {r.key: r for r in live.repositories if r.failure is None}
+    return [s for s in steps if s.key in again and not ceiling.is_done(s, again[s.key])]
+
+
 def _replayed(
     reviewed: Plan,
-    steps: Iterable[RepositoryPlan],
-    live: Plan,
+    concerned: Iterable[RepositoryPlan],
+    options: ApplyOptions,
     state: StateReader,
     plan_digest: str,
-    own: str,
+    own: Run,
 ) -> list[str]:
-    """Return the writes of a plan that an earlier run applied or tried to apply, and that would undo a later
-    apply. A repeated run of an old job must not undo a newer review, such as that of a revert."""
-    again = {r.key: r for r in live.repositories if r.failure is None}
-    left = {s.key: s.config_hash for s in steps if s.key in again and not ceiling.is_done(s, again[s.key])}
+    """Return the repositories of a plan that an earlier run applied or tried to apply, and that a later apply
+    changed. A repeated run of an old job must not undo a newer review, such as that of a revert, nor sweep
+    what a newer tree protects."""
     planned = reviewed.as_of - ceiling.CLOCK_SKEW
-    left = {key: config for key, config in left.items() if _is_applied_since(key, config, planned, state)}
+    left = {
+        r.key: r.config_hash
+        for r in concerned
+        if options.sweep or _is_applied_since(r.key, r.config_hash, planned, state)
+    }
     later, problems = dict[str, str](), list[str]()
     for since in runs_since(state, planned) if left else ():
         if (run := since.record) is None:
@@ -341,10 +352,13 @@ def _replayed(
                 f"the state's record {since.key} is damaged, and could be that of an earlier run of this plan"
             )
             return [f"{key}: {why}" for key in sorted(left)]
-        if run.command != "apply" or run.run_id == own:
+        if run.command != "apply" or run.run_id == own.run_id:
             continue
         is_same = run.plan_digest == plan_digest
-        for key in sorted(left.keys() & {s.repository for s in run.steps if is_same or s.replaced_any}):
+        named = {s.repository for s in run.steps if is_same or s.replaced_any}
+        if options.sweep and (is_same or run.tree_digest != own.tree_digest):
+            named = set(left)  # a sweep needs the newest holds and limits, of which a run records none
+        for key in sorted(left.keys() & named):
             if not is_same:
                 later.setdefault(key, f"run {run.run_id} has applied another plan")
             elif why := later.get(key) or _agreed_since(key, left[key], run.started_at, state):

@@ -629,6 +629,31 @@ class DescribeApplyWithSweep:
         assert "the plan showed only 0 of them." in " ".join(result.out.split())
         assert site.data() == before
 
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("sweep: {", "holds: [{tag: v1, reason: a case}], sweep: {"),
+            ("safety: {", "safety: {protected_tags: ['v*'], "),
+        ],
+    )
+    def it_refuses_an_old_job_after_an_apply_of_a_newer_tree(
+        self, make_site: Any, old: str, new: str
+    ) -> None:
+        site = make_site("{settle: 0s, margin: 0s, automatic: true}")
+        world = site.world
+        world.api.tag("lake", "v1", site.old)
+        plan = world.plan_file("backlog.json", "--simulate", "all", "--backlog")
+        assert world.lakeplan("apply", plan).code == 0
+        root, before = world.tree / "lakeplan.yaml", site.data()
+        checkout = root.read_text()
+        root.write_text(checkout.replace(old, new))
+        assert world.lakeplan("apply", world.plan_file("newer.json")).code == 0
+        root.write_text(checkout)  # the job is run again
+        result = world.lakeplan("apply", plan, "--sweep")
+        assert result.code == 5, result.out + result.err
+        assert "but since then" in result.err
+        assert site.data() == before
+
 
 @pytest.mark.parametrize(
     ("words", "code", "says"),

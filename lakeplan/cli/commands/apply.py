@@ -220,6 +220,7 @@ def apply(
             simulate=not no_simulate,
             selection=selection,
             replan=replan,
+            sweep=sweep,
         ),
         outputs,
         sweep=AfterApply(session, outputs) if sweep else None,
