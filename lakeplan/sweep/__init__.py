@@ -16,5 +16,4 @@ __all__ = [
     "run",
     "service",
     "spark_submit",
-    "traces",
 ]

@@ -192,7 +192,7 @@ def _marks(
     try:
         if (store := _marked_store(session, server, repository)) is None:
             return {}, ()
-        from lakeplan.sweep.traces import trace
+        from lakeplan.sweep.contents import trace
 
         return trace(store, session.state(), f"{server}/{repository.id}", addresses)
     except LakeplanError as error:
@@ -220,7 +220,7 @@ def _marked_store(session: Session, server: str, repository: Repository) -> Swee
         return None
     # Parts are Parquet, which takes long to import, so it is imported only if there are marks.
     from lakeplan.cli.sweeping import open_store
-    from lakeplan.sweep.traces import has_marks
+    from lakeplan.sweep.contents import has_marks
 
     if not has_marks(state, f"{server}/{repository.id}"):
         return None
