@@ -9,7 +9,6 @@ from zoneinfo import ZoneInfo
 
 from lakeplan.errors import LakeplanError
 from lakeplan.retention import drawing as drawn
-from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keepers import reaching
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import NEVER_EXPIRES, NEVER_KEPT, documented_verdict
@@ -137,11 +136,7 @@ def _run(tree: DesiredTree, test: drawn.PolicyTest) -> ResultRow:
         rules = _rules(repository, test.drawing.branches)
     except LakeplanError as error:
         return result_document(test, None, None, [], [failure("rules", str(error), error.hint)])
-    zone = ZoneInfo(tree.servers[repository.server].time_zone)
-    drawing, graph = test.drawing, test.drawing.graph()
-    judged = _Judged(
-        drawing, graph, drawn.contents_of(drawing, graph), rules, zone, test.judge == "documented"
-    )
+    judged = _Judged(test, rules, ZoneInfo(tree.servers[repository.server].time_zone))
     failures = [each for one in test.expected for each in judged.check(one)]
     for one in test.days:
         days = None if rules is None else rules.days_for(one.branch)
@@ -194,17 +189,10 @@ def _rules(repository: DesiredRepository, branches: Iterable[str]) -> GcRules | 
 class _Judged:
     """The verdicts on a drawing under its rules."""
 
-    def __init__(
-        self,
-        drawing: drawn.Drawing,
-        graph: CommitGraph,
-        contents: drawn.Contents,
-        rules: GcRules | None,
-        zone: ZoneInfo,
-        documented_only: bool,
-    ) -> None:
-        self._drawing, self._graph, self._contents = drawing, graph, contents
-        self._rules, self._zone, self._documented_only = rules, zone, documented_only
+    def __init__(self, test: drawn.PolicyTest, rules: GcRules | None, zone: ZoneInfo) -> None:
+        self._drawing, self._graph = drawing, graph = test.drawing, test.drawing.graph()
+        self._contents = drawn.contents_of(drawing, graph)
+        self._rules, self._zone, self._documented_only = rules, zone, test.judge == "documented"
         self.fates = drawn.fates(graph, rules, drawing.as_of, zone)
         self._kept_until = (
             None if rules is None else documented_verdict(graph, rules, drawing.as_of, zone).kept_until_us

@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import IntFlag
 from functools import reduce
 from operator import or_
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.branches.pins import without_pin_branches
@@ -364,9 +364,7 @@ def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> d
 
 
 def _parts(surveyed: Surveyed) -> dict[Part, Amount]:
-    parts: dict[Part, Amount] = {
-        name: Amount() for name in ("held", "uncommitted", "young", "reclaimable", "unreferenced")
-    }
+    parts: dict[Part, Amount] = dict.fromkeys(get_args(Part), Amount())
     for each in surveyed.classes:
         if each.counts(surveyed.listed):
             parts[part_of(each)] += each.amount

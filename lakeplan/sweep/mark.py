@@ -30,7 +30,9 @@ from lakeplan.sweep.mark_record import Mark, digest_of
 from lakeplan.sweep.neighbours import Probes, begun_sweeps, check_no_open_sweep, check_site
 from lakeplan.sweep.observed_rules import observe_rules, site_clocks
 from lakeplan.sweep.ports import Site, SweepPorts, mark_index_key
+from lakeplan.sweep.records import MarkIndex
 from lakeplan.sweep.rules import candidate_age_seconds, check_collectable, check_engine, mark_gates
+from lakeplan.values.documents import encode
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.repository import Repository, batches
 from lakeplan.values.settings import duration_text
@@ -210,14 +212,8 @@ class _Marker:
         """Writes the mark's document, which makes it a mark, and its record in the state."""
         data = mark.to_bytes()
         site.store.create(mark_prefix(mark.mark_id) + MARK_FILE, data)
-        index = {
-            "repository": site.key,
-            "marked_at": utc_text(mark.marked_at),
-            "by": mark.by,
-            "digest": digest_of(data),
-            "goes": mark.to_delete.to_row(),
-        }
-        self._ports.state.write(mark_index_key(mark.mark_id), json_line(index), if_version=None)
+        index = MarkIndex(site.key, digest_of(data), utc_text(mark.marked_at), mark.by, mark.to_delete)
+        self._ports.state.write(mark_index_key(mark.mark_id), json_line(encode(index)), if_version=None)
 
 
 def collector_runs(site: Site) -> tuple[str, ...]:

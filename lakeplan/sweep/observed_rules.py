@@ -17,9 +17,10 @@ from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.sweep.ports import Site
 from lakeplan.sweep.rules import lowered
 from lakeplan.values import records
+from lakeplan.values.documents import decode, encode
 from lakeplan.values.pins import is_pin_name
-from lakeplan.values.records import json_text, moment_in, moment_of, utc_text
-from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore, rules_from_body
+from lakeplan.values.records import json_text, moment_in, moment_of
+from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
 
 LEASE_SECONDS = 30 * 60
 """Longer than a round and its inspection. A killed run on another machine blocks the repository for this
@@ -104,8 +105,7 @@ def observe_rules(
     searched = clocks.earliest - timedelta(seconds=settle_seconds)
     lowerings += _recorded(state, site.key, since=max([*lowerings, searched]), now=now)
     lowered_at = max(lowerings)
-    record = {"rules": stored.to_body(), "seen_at": utc_text(now), "lowered_at": utc_text(lowered_at)}
-    data = json_text(record)
+    data = json_text(encode(_Sighting(stored, now, lowered_at)))
     site.store.put(RULES_KEY, data)
     state.write(key, data, if_version=current.version if current else None)
     return ObservedRules(lowered_at, applied.before if applied is not None else None)
@@ -160,8 +160,8 @@ def _parse(data: bytes, *, since: datetime) -> _Sighting | None:
         record = records.read_record(data, _SIGHTING, what="the record of the rules", where="", hint="")
     except FormatError:
         return None
-    seen_at, lowered_at = moment_in(record["seen_at"]), moment_in(record["lowered_at"])
-    return None if seen_at < since else _Sighting(rules_from_body(record["rules"]), seen_at, lowered_at)
+    sighting: _Sighting = decode(record, _Sighting)
+    return None if sighting.seen_at < since else sighting
 
 
 def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied | None:

@@ -104,8 +104,7 @@ def read_mark_index(state: StateReader, mark_id: str) -> MarkIndex | None:
         f" `lakeplan sweep restore {mark_id}` then use the record in the namespace."
     )
     record = records.read_record(stored.data, _INDEX, what="the record of this mark", where=key, hint=hint)
-    goes = Amount.from_row(record["goes"])
-    return MarkIndex(record["repository"], record["digest"], record["marked_at"], record["by"], goes)
+    return cast(MarkIndex, decode(record, MarkIndex))
 
 
 def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
