@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Literal
 
 from lakeplan.branches.pin_records import check_pins
@@ -154,10 +155,9 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
             try:
                 lease.renew()
                 if runner.inspections:
-                    check_still_approved(stored, approval, ports)
                     check_round(site, mark, approval, ports, by_text(run))
                 journal = journal or _begun(sweep_journal(stored, approval, ports, run), mark)
-                round_end = runner.round(left)
+                round_end = runner.round(left, partial(check_still_approved, stored, approval, ports))
             except LakeplanError as error:
                 if not runner.results and not deleted_some:
                     if journal is not None:
@@ -360,10 +360,12 @@ class _Runner:
             why = f"it is unknown which deleted objects are needed again: {error}"
             return replace(end, problem="; ".join(text for text in (end.problem, why) if text))
 
-    def round(self, left: list[Part]) -> RoundEnd:
-        """Inspects the repository, then deletes until ten minutes have passed since the inspection began."""
+    def round(self, left: list[Part], check: Callable[[], None]) -> RoundEnd:
+        """Inspects the repository, then deletes until ten minutes have passed since the inspection began.
+        ``check`` is called in between, and may raise."""
         saved, never, looked_at = self._inspect(left)
         self._keep()  # another run may have taken over the lease and ended
+        check()
         self.inspections += 1
         now = self._ports.now()
         # A clock that was set back meanwhile does not make the inspection newer.

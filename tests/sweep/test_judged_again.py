@@ -308,6 +308,22 @@ class DescribeGatesJudgedAgain:
         assert (end.inspections, end.amount(Status.DELETED).objects, end.pending.objects) == (1, 1, 1)
         assert why in end.problem
 
+    def it_deletes_nothing_if_the_approval_is_removed_during_an_inspection(
+        self, world: SweepWorld, mark: Mark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also the first one, which may read other repositories for hours."""
+        (path,) = (world.folder / "state").rglob(f"approvals/{mark.mark_id}*")
+        held_again = world.marker.held_again
+
+        def inspect(*arguments: Any, **more: Any) -> Any:
+            path.unlink(missing_ok=True)
+            return held_again(*arguments, **more)
+
+        monkeypatch.setattr(world.marker, "held_again", inspect)
+        with pytest.raises(GateRefused, match="not approved"):
+            world.run(mark)
+        assert not world.ends(mark)
+
     def it_reports_a_sweep_that_it_stops_in_the_middle_of_the_first_part(
         self, world: SweepWorld, repo: LakeRepository, monkeypatch: pytest.MonkeyPatch
     ) -> None:
