@@ -102,7 +102,7 @@ def explain(world: World, question: Question, progress: Progress) -> documents.E
     reading metadata.
     """
     subject = search.read_subject(question.text, world.graph, ref=question.ref, kind=question.kind)
-    inquiry = _Inquiry(world, progress)
+    inquiry = Inquiry(world, progress)
     notes = list(world.notes)
     subjects: Sequence[documents.SubjectRow]
     total = 1
@@ -151,15 +151,6 @@ def explain(world: World, question: Question, progress: Progress) -> documents.E
     }
 
 
-def explain_addresses(
-    world: World, addresses: Sequence[str], progress: Progress
-) -> list[documents.ObjectSubject]:
-    """Return the subjects of many addresses, each as ``explain`` shows it. Every range is read once. A report
-    uses this to give a reason for each object."""
-    inquiry = _Inquiry(world, progress)
-    return inquiry.subjects(inquiry.at_addresses(addresses))[0]
-
-
 @dataclass(frozen=True)
 class _Traced:
     """Objects, newest first, and which of them are uncommitted."""
@@ -169,7 +160,7 @@ class _Traced:
     notes: Sequence[str] = ()
 
 
-class _Inquiry:
+class Inquiry:
     """Answers one question about a world, with one search through the history."""
 
     def __init__(self, world: World, progress: Progress) -> None:

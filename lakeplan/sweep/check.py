@@ -32,7 +32,7 @@ from lakeplan.simulation.requests import (
     PresenceRequest,
     SampledEntry,
 )
-from lakeplan.sweep.check_records import check_quarantines, copies_of, last_runs, read_data
+from lakeplan.sweep.check_records import FIND_AT_ONCE, check_quarantines, copies_of, last_runs, read_data
 from lakeplan.sweep.documents import (
     CheckDocument,
     CheckedRow,
@@ -62,7 +62,6 @@ REPORTED = 10_000
 """The most objects that a report names. All are counted."""
 BRANCHES_NAMED = 5
 THREADS = 16
-FIND_AT_ONCE = 1_000
 
 
 class Names(IntFlag):

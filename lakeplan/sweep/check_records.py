@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from lakeplan.errors import FormatError, StorageNotFound
@@ -30,7 +31,7 @@ from lakeplan.stores.protocols import StateReader, SweepStore
 from lakeplan.sweep.documents import QuarantineRow, ReadRow, RunFinding
 from lakeplan.sweep.finish import runs_of
 from lakeplan.sweep.mark_record import Mark
-from lakeplan.sweep.ports import Site
+from lakeplan.sweep.ports import NAMED, Site
 from lakeplan.sweep.records import (
     mark_ids,
     newest_attempts,
@@ -45,8 +46,6 @@ from lakeplan.values.simulation import Amount
 from lakeplan.values.units import count_of
 
 _log = logging.getLogger(__name__)
-NAMED = 100
-"""The most addresses of a quarantine that a report names. All are counted."""
 FIND_AT_ONCE = 1_000
 NO_MARK = "its mark cannot be read, so it is unknown which objects were moved into quarantine"
 
@@ -271,10 +270,7 @@ def read_data(store: SweepStore, entries: Iterable[SampledEntry], progress: Prog
     outcomes: Counter[str] = Counter()
     amount = Amount()
     differing: list[SampledEntry] = []
-
-    def compare(entry: SampledEntry) -> _Outcome:
-        return _compared(store, entry)
-
+    compare = partial(_compared, store)
     with progress.task("reading objects", None) as step, ThreadPoolExecutor(THREADS) as pool:
         for some in batches(entries, AT_ONCE):
             comparable = [one for one in some if _md5_of(one.e_tag) and is_usual_key(one.address)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from lakeplan.errors import LakeplanError, PermissionDenied, RepositoryNotFound, UsageError
 from lakeplan.formats.namespace import checked_mark_id, is_mark_id
@@ -57,6 +57,10 @@ class RefsMemory:
 
 
 STOPPED = "stopped by a signal"
+KEEP = timedelta(minutes=1)
+"""The time between two renewals of the lease in a restore or a purge."""
+NAMED = 100
+"""The most failures, or addresses of a quarantine, that a document names. All are counted."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.neighbours import check_site
 from lakeplan.sweep.observed_rules import site_clocks, site_lease
-from lakeplan.sweep.ports import STOPPED, Site, SweepPorts
+from lakeplan.sweep.ports import KEEP, NAMED, STOPPED, Site, SweepPorts
 from lakeplan.sweep.records import (
     continue_or_abort,
     is_over,
@@ -49,10 +49,6 @@ COPIES_AT_ONCE = 50_000
 ROWS = MOST_NEEDED // 2
 """Objects of the mark that an inspection concerns if more than ``MOST_NEEDED`` addresses are needed. All of
 these objects may be needed, with their copies."""
-KEEP = timedelta(minutes=1)
-"""The time between two renewals of the lease."""
-NAMED = 100
-"""The most failures that the document names. All are counted."""
 NEEDED = "needed again, but no longer at its address"
 USED = "used by a commit or an uncommitted change"
 YOUNG = "not old enough"

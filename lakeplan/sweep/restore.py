@@ -34,7 +34,7 @@ from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
 from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.observed_rules import site_clocks, site_lease
-from lakeplan.sweep.ports import STOPPED, Site, SweepPorts
+from lakeplan.sweep.ports import KEEP, NAMED, STOPPED, Site, SweepPorts
 from lakeplan.sweep.records import (
     StoredMark,
     deleted,
@@ -49,8 +49,6 @@ from lakeplan.values.units import count_of
 
 RESTORE_FORMAT: Final = "lakeplan.restore/v1"
 THREADS = 16
-KEEP = timedelta(minutes=1)
-"""The time between two renewals of the lease."""
 PATHS_NAMED = 10
 """The most paths of an object in a mark."""
 FEW = 1_000
@@ -60,8 +58,6 @@ GONE = "its copy is no longer in quarantine"
 RESIZED = "its copy in quarantine was changed: it does not have the size of the object"
 NOT_SHOWN = "its copy is in quarantine, but the store does not show the restored object"
 UNKNOWN = "the store did not confirm the restore"
-NAMED = 100
-"""The most failures that the document names. All are counted."""
 
 
 @dataclass(frozen=True)
@@ -121,20 +117,21 @@ def restore(
             "failed": len(failed),
             "failures": dict(list(failed.items())[:NAMED]),
             "collectable_again": None if needed is None else len(set(copied) - needed),
-            "note": "; ".join(filter(None, (note, _cut_note(chosen_paths, options), other_note))),
+            "note": "",
         }
         counts = {"restored": len(copied), "already_there": len(existing), "failed": len(failed)}
         journal.record["finished_at"] = run.now().isoformat()
-        unrecorded = note_step(journal, site.key, status="failed" if failed else "applied", counts=counts)
+        notes = [note, _cut_note(chosen_paths, options), other_note]
+        notes.append(note_step(journal, site.key, status="failed" if failed else "applied", counts=counts))
         back = {address for address, size in existing.items() if size == sizes[address]}
-        uncounted = _record(site, mark, ports, {*copied}, back)
-        document["note"] = "; ".join(text for text in (document["note"], unrecorded, uncounted) if text)
+        notes.append(_record(site, mark, ports, {*copied}, back))
+        document["note"] = "; ".join(filter(None, notes))
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
         try:
             site.store.put(key, json_line(document))
         except StorageError as error:  # the restored objects must still be reported
-            unrecorded = f"the namespace has no record of this restore ({error.message})"
-            document["note"] = "; ".join(text for text in (document["note"], unrecorded) if text)
+            notes.append(f"the namespace has no record of this restore ({error.message})")
+            document["note"] = "; ".join(filter(None, notes))
         return document
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lakeplan.cli.commands.explain import NamespaceOptions
 from lakeplan.errors import LakeplanError, PermissionDenied
-from lakeplan.explain.explain import Known, Question, World, explain, explain_addresses
+from lakeplan.explain.explain import Known, Question, World, explain
 from lakeplan.explain.search import BranchStaging
 from lakeplan.formats.namespace import REFS_MANIFEST_KEY, is_candidate_key
 from lakeplan.simulation.inputs import read_refs_dump
@@ -24,6 +24,7 @@ from lakeplan.stores.open import open_namespace
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules
 from lakeplan.values.sweep import HeldCommit, Hold
+from tests.explain.asking import explain_addresses
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,
@@ -58,7 +59,7 @@ def it_says_of_every_object_what_the_reference_says(
     stored = sorted(key for key in history.stored if is_candidate_key(key))
     with tempfile.TemporaryDirectory() as folder:
         world = world_of(Path(folder), history, rules, url_known=url_known)
-        said = explain_addresses(world, stored, Silent())
+        said = explain_addresses(world, stored)
         for subject in said:
             status, row = subject["verdicts"][0]["status"], rows.get(subject["address"])
             assert (status in GOES) == (row is not None), subject
@@ -148,8 +149,8 @@ def it_asks_what_an_address_may_mean_although_the_question_names_it_too(tmp_path
     )
     history = History(commits, {"main": "b"}, {"data/x": Stored(), "data//x": Stored()})
     world = world_of(tmp_path, history, GcRules(1))
-    alone = explain_addresses(world, ["data/x"], Silent())
-    both = explain_addresses(world, ["data/x", "data//x"], Silent())
+    alone = explain_addresses(world, ["data/x"])
+    both = explain_addresses(world, ["data/x", "data//x"])
     assert alone[0]["verdicts"][0]["status"] == "kept"
     assert both[0]["verdicts"][0]["status"] == "kept"
 
@@ -179,11 +180,11 @@ def it_does_not_say_whether_an_object_outside_the_namespace_is_stored(tmp_path: 
 def it_tells_what_is_kept_and_not_stored_from_what_was_collected(tmp_path: Path) -> None:
     history = History(COPIED.commits, COPIED.branches, {})
     world = world_of(tmp_path, history, GcRules(10))
-    said = explain_addresses(world, ["data/x", "data/y"], Silent())
+    said = explain_addresses(world, ["data/x", "data/y"])
     assert [s["verdicts"][0]["status"] for s in said] == ["missing", "missing"]
     (tmp_path / "dangling").mkdir()
     dangling = world_of(tmp_path / "dangling", History(COPIED.commits[:2], {}), GcRules(10))
-    said = explain_addresses(dangling, ["data/x"], Silent())
+    said = explain_addresses(dangling, ["data/x"])
     assert [s["verdicts"][0]["status"] for s in said] == ["collected"]
 
 

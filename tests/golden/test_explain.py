@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.cli.commands.explain import NamespaceOptions
-from lakeplan.explain.explain import Question, World, explain, explain_addresses
+from lakeplan.explain.explain import Question, World, explain
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.simulation.documents import SimulateRequest
 from lakeplan.simulation.inputs import parse_rules
@@ -23,6 +23,7 @@ from lakeplan.simulation.verdicts import RuleSet
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.progress import Silent
 from tests.conftest import GoldenCase
+from tests.explain.asking import explain_addresses
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "explain.v1.json").read_text())
 GOES = {"expired", "at_risk", "never_committed"}
@@ -49,7 +50,7 @@ def test_it_agrees_with_the_official_collector_for_every_object(golden: GoldenCa
     world = world_of(golden, collector, tmp_path, collector["min_age_seconds"])
     status = {
         subject["address"]: subject["verdicts"][0]["status"]
-        for subject in explain_addresses(world, candidates(golden), Silent())
+        for subject in explain_addresses(world, candidates(golden))
     }
     assert len(status) == len(candidates(golden))
     assert sorted(a for a, said in status.items() if said in GOES) == sorted(collector["deleted"])
@@ -64,7 +65,7 @@ def test_it_agrees_with_the_simulation_for_every_object(golden: GoldenCase, tmp_
         folder = tmp_path / str(n)
         folder.mkdir()
         world = world_of(golden, asked, folder)
-        said = explain_addresses(world, candidates(golden), Silent())
+        said = explain_addresses(world, candidates(golden))
         request = SimulateRequest(
             (RuleSet("rules", parse_rules(json.dumps(asked["rules"]).encode(), name="case.json")),),
             world.as_of,
@@ -110,7 +111,7 @@ def test_a_path_gives_the_same_answer_as_the_address_that_it_holds(
     golden: GoldenCase, tmp_path: Path
 ) -> None:
     world = world_of(golden, golden.case["expected"][0], tmp_path)  # type: ignore[index]
-    by_address = explain_addresses(world, candidates(golden), Silent())
+    by_address = explain_addresses(world, candidates(golden))
     for subject in [s for s in by_address if s["paths"]][:12]:
         made = explain(world, Question(subject["paths"][0], kind="path"), Silent())
         found = next((s for s in made["subjects"] if s["address"] == subject["address"]), None)
