@@ -135,6 +135,12 @@ def it_asks_for_some_parts_and_adds_what_reading_a_branch_needs_of_them(use: Any
     assert [asked.parts for asked, _ in world.requests] == [(PART,), (OTHER,)]
 
 
+def it_asks_for_the_copies_of_objects_too(use: Any) -> None:
+    world = use(World(on_branches=frozenset({"data/b", "copies/data/c", "copies/data/d", "data/d"})))
+    assert world.needed(copies="copies/").addresses == {"data/a", "data/b", "copies/data/c"}
+    assert world.requests == [(request(copies="copies/"), module.MOST_NEEDED)]
+
+
 def it_reads_what_nothing_keeps_for_prefixes_that_a_hold_names(use: Any) -> None:
     world = use(World(prefixes=("legal/", "today/")))
     world.needed()
