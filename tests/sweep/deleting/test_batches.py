@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy
 from lakeplan.simulation.requests import DeleteSettings
-from lakeplan.sweep.deleting import LONG_AGO, CopyEnd, changed_since, copy_one, delete_all
+from lakeplan.sweep.deleting import LONG_AGO, CopyEnd, changed_since, copy_one, delete_all, still_stored
 from lakeplan.sweep.rules import Throttle
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
@@ -256,6 +257,13 @@ def test_no_key_is_answered_twice_nor_called_deleted_when_it_is_not(
         assert {a.key for a in answers} == set(KEYS)
         assert {a.key for a in answers if a.deleted} == set(store.gone)
     assert len(store.gone) == len(set(store.gone)), "nothing that was deleted is asked for again"
+
+
+def it_requests_listed_objects_because_a_listing_may_be_old() -> None:
+    old, new = (StoredObject("data/b", size, 0, "tag") for size in (1, 2))
+    store = SimpleNamespace(stat={"data/b": new, "data/d": old}.get)
+    listed = dict.fromkeys(("data/a", "data/b", "data/c"), old)
+    assert still_stored(store, listed) == {"data/b": new}  # type: ignore[arg-type]
 
 
 class Copier:
