@@ -149,6 +149,7 @@ def it_ends_a_round_in_the_middle_of_a_part(
 ) -> None:
     """The next round does the part again: what is gone by then was deleted."""
     monkeypatch.setattr(deleting, "OBJECTS_A_LISTING", 1)
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
     sweep.mark(["data/a", "data/b"], ["data/c"])
     store = FaultyStore(sweep.store)
 

@@ -140,6 +140,19 @@ class DescribeGoingOn:
         }
         assert sweep.there() == {"data/a", "data/saved"}
 
+    def it_keeps_a_failure_if_the_sweep_is_aborted(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/failed"])
+        store = FaultyStore(sweep.store)
+        store.refuses = lambda key: Deletion(key, "AccessDenied") if key == "data/failed" else None
+        sweep.run(store)
+        sweep.settings, again = replace(SETTINGS, mode="close"), {sweep.parts[0].name: 1}
+        sweep.run(attempts=again)
+        assert records(sweep.store, sweep.parts, again) == {
+            "data/a": ("deleted", ""),
+            "data/failed": ("failed", "AccessDenied"),
+        }
+        assert sweep.there() == {"data/failed"}
+
     def it_keeps_the_reason_of_what_an_earlier_attempt_deleted(self, sweep: Sweep) -> None:
         sweep.mark(["data/a", "data/failed", "data/gone"])
         os.unlink(sweep.folder / "data/gone")
