@@ -163,15 +163,18 @@ class _Settings:
         others = [hold for hold in holds if hold.kind in ("commit", "prefix")]
         if not others or not policies or read_only:
             return sentences
-        expiring = deleted_while_held(others, branches, policies, as_of, default_branch=default)
-        if not expiring:
-            return sentences
-        metadata = self.reader.metadata_reader(self.desired.name)
-        needed = held_branches(others, self.read_refs(), expiring, metadata)
+        needed: dict[str, str] = {}
+        for until in {hold.until for hold in others}:  # a hold needs no branch that goes after its end
+            until_then = [hold for hold in others if hold.until == until]
+            going = deleted_while_held(until_then[:1], branches, policies, as_of, default_branch=default)
+            if going:
+                metadata = self.reader.metadata_reader(self.desired.name)
+                kept = held_branches(until_then, self.read_refs(), going, metadata)
+                needed |= {name: going[name].verdict.policy or "" for name in kept}
         return (
             *sentences,
             *(
-                f"{name} ({expiring[name].verdict.policy}) is needed to reach data that a hold protects"
+                f"{name} ({needed[name]}) is needed to reach data that a hold protects"
                 for name in sorted(needed)
             ),
         )

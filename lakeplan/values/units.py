@@ -135,6 +135,6 @@ def first_of(texts: Collection[str], most: int) -> str:
 
 
 def _plural(noun: str) -> str:
-    if noun.endswith("y"):
+    if noun.endswith("y") and not noun.endswith(("ay", "ey", "oy")):
         return noun[:-1] + "ies"
     return noun + ("es" if noun.endswith(("ch", "x")) else "s")

@@ -177,6 +177,14 @@ class DescribeHeldBranches:
         assert self.held(Hold("branch", "keep"), young, other) == ()
         assert self.held(Hold("prefix", "feature-"), young, other) == ()
 
+    @pytest.mark.parametrize(("until", "count"), [(-8, 0), (-1, 0), (0, 1)])
+    def it_names_none_whose_hold_ended_after_the_branch_was_due(self, until: int, count: int) -> None:
+        """The branch was due 33 days ago, under the hold, but can be deleted only now."""
+        hold, old = Hold("branch", "feature-1", days(until).date()), branch("feature-1", 40)
+        assert len(self.held(hold, old)) == count
+        found = deleted_while_held([hold], [old], [self.POLICY], NOW, default_branch="main")
+        assert len(found) == count
+
     def it_names_no_default_branch(self) -> None:
         every = Policy("all", ("*",), max_age_seconds=DAY)
         branches, holds = [branch("main", 40), branch("next", 40)], [Hold("branch", "main")]

@@ -264,6 +264,18 @@ class DescribeHeldBranches:
         enterprise.api.branch("analytics", "stays", "feature-1")
         assert enterprise.lakeplan("plan", "--no-simulate", *arguments).code == 0
 
+    def it_needs_no_branch_that_goes_after_the_end_of_its_hold(self, enterprise):
+        """Another hold lasts longer."""
+        head = enterprise.api.commit("analytics", "feature-1", 0, legal=3)
+        main = enterprise.api.call("GET", f"{POLICIES.partition('/settings')[0]}/branches/main")["commit_id"]
+        path = enterprise.tree / "repositories" / "analytics.yaml"
+        before = path.read_text().replace("max_age: 7d", "max_age: 70d")
+        today = datetime.now(timezone.utc).date()
+        for days, code in ((1, 0), (100, 4)):
+            ending = f"{{commit: '{head}', reason: legal, until: {today + timedelta(days=days)}}}"
+            path.write_text(before + f"    holds: [{ending}, {{commit: '{main}', reason: legal}}]\n")
+            assert enterprise.lakeplan("plan", "--no-simulate").code == code
+
     def it_reads_the_history_once(self, enterprise, monkeypatch):
         head = enterprise.api.commit("analytics", "feature-1", 0, legal=3)
         path = enterprise.tree / "repositories" / "analytics.yaml"

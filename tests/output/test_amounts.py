@@ -63,6 +63,7 @@ def it_counts_with_separators_and_nouns() -> None:
     assert count_of(0, "repository") == "0 repositories"
     assert count_of(4_812, "branch") == "4,812 branches"
     assert count_of(2, "entry") == "2 entries"
+    assert count_of(2, "day") == "2 days"
 
 
 def it_shows_days_as_the_server_has_them() -> None:
