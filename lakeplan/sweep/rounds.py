@@ -23,6 +23,7 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.deleting import Halt, Waiting, delete_all, sweep_parts
 from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.rules import Throttle, with_hint
+from lakeplan.values.documents import decode, encode
 from lakeplan.values.progress import Progress, Silent, Step
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import RunnerChoice
@@ -142,12 +143,13 @@ def to_batch(end: PartResult | LakeplanError) -> pa.RecordBatch:
     if isinstance(end, LakeplanError):
         fields = {"message": end.message, "where": end.where, "hint": end.hint}
         return pa.RecordBatch.from_pydict({"kind": ["error"], "text": [json.dumps(fields)]})
-    return pa.RecordBatch.from_pydict({"kind": ["end"], "text": [json.dumps(end.to_row())]})
+    return pa.RecordBatch.from_pydict({"kind": ["end"], "text": [json.dumps(encode(end))]})
 
 
 def from_row(kind: str, text: str) -> PartResult | LakeplanError:
     fields = json.loads(text)
-    return PartResult.from_row(fields) if kind == "end" else LakeplanError(**fields)
+    end: PartResult | LakeplanError = decode(fields, PartResult) if kind == "end" else LakeplanError(**fields)
+    return end
 
 
 _log = logging.getLogger(__name__)

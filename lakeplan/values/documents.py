@@ -160,7 +160,7 @@ def encode(value: Json) -> Json:
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: encode(getattr(value, f.name)) for f in fields(value) if not _is_left_out(f, value)}
     if isinstance(value, Mapping):
-        return {str(k): encode(v) for k, v in value.items()}
+        return {str(encode(k)): encode(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [encode(v) for v in value]
     return value
@@ -186,8 +186,8 @@ def decode(data: Json, kind: Json) -> Json:
         return data
     if origin is tuple:
         return tuple(decode(item, arguments[0]) for item in _typed(data, list))
-    if origin is not None:  # Mapping[str, X]
-        return {k: decode(v, arguments[1]) for k, v in _typed(data, dict).items()}
+    if origin is not None:  # Mapping[str, X], or of words
+        return {decode(k, arguments[0]): decode(v, arguments[1]) for k, v in _typed(data, dict).items()}
     if kind is typing.Any:
         return data
     if kind is GcRules:

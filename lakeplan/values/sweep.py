@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypedDict
 
 from lakeplan.values.declare import (
     AGE,
@@ -280,9 +280,6 @@ class Part:
     """The size of the objects that it lists."""
     sha256: str
 
-    def to_row(self) -> PartRow:
-        return {"name": self.name, "rows": self.rows, "size_bytes": self.size_bytes, "sha256": self.sha256}
-
 
 @dataclass(frozen=True)
 class Marked:
@@ -320,19 +317,6 @@ class PartResult:
     amounts: Mapping[Status, Amount]
     reasons: Mapping[str, int] = field(default_factory=dict)
     verified: int = 0
-
-    def to_row(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "amounts": {s.value: [a.objects, a.size_bytes] for s, a in self.amounts.items()},
-            "reasons": dict(self.reasons),
-            "verified": self.verified,
-        }
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> PartResult:
-        amounts = {Status(name): Amount(*pair) for name, pair in row["amounts"].items()}
-        return cls(row["name"], amounts, dict(row["reasons"]), int(row["verified"]))
 
 
 @dataclass(frozen=True)
