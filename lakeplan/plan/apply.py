@@ -27,7 +27,6 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import Check, DesiredRepository, Safety
 from lakeplan.values.documents import encode
 from lakeplan.values.gates import CHECK, UNKNOWN_IMPACT
-from lakeplan.values.pins import PinState
 from lakeplan.values.plan import APPLY, GateOutcome, GateResult, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.records import moment_in
 from lakeplan.values.rules import GcRules
@@ -171,22 +170,20 @@ def apply_plan(
 
 
 def _pins(reviewed: Plan, live: Plan, tree: DesiredTree) -> dict[str, PinSync]:
-    """Return how to sync the pins of every written repository that has or requires pins."""
+    """Return how to sync the pins of every written repository that has or requires pins. Only pins whose
+    deletion was reviewed and judged now are deleted."""
     retire = _retired(reviewed)
-    wanted = {r.key for r in live.repositories if r.pins is not None} & retire.keys()
+    judged = {r.key: r.pins.retired for r in live.repositories if r.pins is not None}
     return {
-        d.key: PinSync(d, tree.servers[d.server].zone, retire[d.key])
+        d.key: PinSync(d, tree.servers[d.server].zone, retire[d.key] & judged[d.key])
         for d in _resolved(tree, live)
-        if d.key in wanted
+        if d.key in judged and d.key in retire
     }
 
 
 def _retired(reviewed: Plan) -> dict[str, frozenset[str]]:
     """The commits whose pins may be deleted because the plan listed their deletion, by ``server/name``."""
-    return {
-        r.key: frozenset(row.commit_id for row in r.pins.of(PinState.RETIRED)) if r.pins else frozenset()
-        for r in reviewed.writes
-    }
+    return {r.key: r.pins.retired if r.pins else frozenset() for r in reviewed.writes}
 
 
 def _with_rules(step: RepositoryPlan, after: GcRules | None) -> RepositoryPlan:

@@ -79,6 +79,8 @@ def sync_pins(
     failed += [_incomplete(r, r.pins) for r in plan.repositories if r.pins is not None and r.pins.incomplete]
     shut = {end.repository for end in refused}
     steps = [r for r in plan.writes if r.key in syncs and r.key not in shut]
+    # Gates have judged only the deletions of this plan.
+    syncs |= {r.key: replace(syncs[r.key], retire=r.pins.retired) for r in steps if r.pins is not None}
     live = replace(plan, repositories=tuple(steps))
     report = write(live, steps, live, run, replace(ports, pins=syncs), plan_digest="", force=False)
     return replace(report, results=(*report.results, *refused, *failed))

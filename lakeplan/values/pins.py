@@ -143,6 +143,11 @@ class PinsPlan:
         return tuple(row for row in self.pins if row.state in states)
 
     @property
+    def retired(self) -> frozenset[str]:
+        """The commits of retired pins."""
+        return frozenset(row.commit_id for row in self.of(PinState.RETIRED))
+
+    @property
     def incomplete(self) -> str:
         """Return why pins that the tree requires cannot be created now, or "" if they can."""
         return self.blocked or "; ".join(why for why in self.foreign if why.endswith(NAME_TAKEN))

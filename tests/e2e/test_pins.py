@@ -8,6 +8,7 @@ import pytest
 
 from lakeplan.errors import PermissionDenied
 from lakeplan.lakefs.writers import LakeFSBranchWriter
+from lakeplan.plan import pin_sync
 from lakeplan.sandbox import state
 from tests.e2e.test_sweep import Site
 from tests.sandboxes import start_sandbox
@@ -320,6 +321,19 @@ class DescribeSync:
         (message,) = self.synced(world, code=4).values()
         assert "expired-objects" in message
         assert hidden(world) == {pinned: commits[1]}
+
+    def it_deletes_no_pin_that_gates_have_not_judged(self, world, pinned, commits, monkeypatch):
+        make_plan = pin_sync.make_plan
+
+        def made(*arguments):
+            plan = make_plan(*arguments)
+            world.api.call("DELETE", f"{PATH}/tags/v1")
+            return plan
+
+        monkeypatch.setattr(pin_sync, "make_plan", made)
+        world.api.tag(REPOSITORY, "v0", commits[0])
+        assert list(self.synced(world).values()) == ["1 pin created"]
+        assert set(hidden(world)) == {pinned, pin_of(commits[0])}
 
     def it_is_refused_by_limits_of_the_whole_plan_where_pins_are_deleted(self, world, commits):
         """Each repository stays below the limit, both together exceed it."""
