@@ -272,7 +272,9 @@ class Inspection:
             "stale_branches": stale[: judging.STALE_NAMED],
             "stale_count": len(stale),
             "nonsense": judging.nonsense_of(shown, refs, policies or ()),
-            "unknown_branches": judging.unknown_branches(shown, refs),
+            "unknown_branches": []
+            if shown is None
+            else sorted(shown.branches.keys() - {b.id for b in refs.branches}),
             "collector_runs": None if runs is None else runs[:RUNS_NAMED],
             "advice": [],
         }

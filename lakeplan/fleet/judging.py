@@ -117,15 +117,11 @@ def interval(gone: int, asked: int) -> tuple[float, float]:
 def nonsense_of(rules: GcRules | None, refs: Refs, policies: Sequence[Policy]) -> list[str]:
     """Return descriptions of stored settings that make no sense."""
     oddities = [] if rules is None else rules.oddities([branch.id for branch in refs.branches])
-    return sorted(oddities) + _clashes(policies)
-
-
-def _clashes(policies: Sequence[Policy]) -> list[str]:
     by_pattern: dict[str, list[Policy]] = {}
     for policy in policies:
         for pattern in policy.patterns:
             by_pattern.setdefault(pattern, []).append(policy)
-    return [
+    return sorted(oddities) + [
         f"{len(several)} branch policies for the pattern {pattern!r} set different ages"
         for pattern, several in sorted(by_pattern.items())
         if len({(one.max_age_seconds, one.max_idle_seconds) for one in several}) > 1
@@ -161,12 +157,6 @@ def sound(rules: GcRules, unknown: Collection[str]) -> GcRules:
 
     branches = {name: of(one) for name, one in rules.branches.items() if name not in unknown}
     return GcRules(of(rules.default_retention_days), branches)
-
-
-def unknown_branches(rules: GcRules | None, refs: Refs) -> list[str]:
-    """Return branches that have a rule but do not exist."""
-    there = {branch.id for branch in refs.branches}
-    return [] if rules is None else sorted(rules.branches.keys() - there)
 
 
 def stale_branches(refs: Refs, default: str, now: datetime, days: int) -> list[StaleRow]:

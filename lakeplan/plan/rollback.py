@@ -1,24 +1,27 @@
-"""Determines which rules a rollback restores, and where the checked-out tree differs from them. Writes
-nothing."""
+"""Determines which rules a rollback restores and where the checked-out tree differs from them, and edits the
+tree so that it contains them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lakeplan.errors import LakeplanError, StalePlan, UsageError
+from lakeplan.errors import ConfigError, LakeplanError, StalePlan, UsageError
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.retention.patterns import expand
 from lakeplan.review.differences import same_setting
 from lakeplan.review.history import RunRecord, RunStep, SettingStep
 from lakeplan.review.selection import Selection
-from lakeplan.tree.tree import DesiredTree
+from lakeplan.tree.editing import EditedTree, add_entry, gc_lines, set_gc, setting_lines
+from lakeplan.tree.files import ROOT_FILE
+from lakeplan.tree.tree import DesiredTree, Tree
 from lakeplan.values.desired import BranchRule, Cleared, DesiredRepository, GcDesired
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.rules import GcRules
 from lakeplan.values.settings import SettingItem, SettingKind
 
 Items = Sequence[SettingItem]
+Connect = Callable[[str], LakeFSReader]
 
 _AGAIN = "Run the command again, because something changed in the meantime."
 
@@ -59,9 +62,7 @@ def replaced_steps(run: RunRecord, selection: Selection) -> tuple[RunStep, ...]:
     return wanted
 
 
-def disagreements(
-    tree: DesiredTree, steps: Iterable[RunStep], connect: Callable[[str], LakeFSReader]
-) -> tuple[Disagreement, ...]:
+def disagreements(tree: DesiredTree, steps: Iterable[RunStep], connect: Connect) -> tuple[Disagreement, ...]:
     """Return where the tree, expanded over today's branches, requires other rules than those to restore.
     Raises ServerError, and StalePlan for a repository on a server that the tree does not name."""
     differing = []
@@ -144,3 +145,86 @@ def _parts(step: RunStep, plan: RepositoryPlan) -> Iterator[tuple[str, bool, boo
         stored = setting.before if setting is not None else None
         again = not any(same_setting(stored, items) for items in (old.after, old.before))
         yield old.kind.label, restores, again
+
+
+# ---- edits of the tree
+def edit_text(edit: Disagreement) -> str:
+    """The edit to make by hand, and where."""
+    desired, repository = edit.desired, edit.step.repository
+    lines = gc_lines(edit.step.before) if edit.rules else []
+    lines += [line for setting in edit.settings for line in setting_lines(setting.kind, setting.before)]
+    if desired is None or desired.by_glob or desired.source is None:
+        head = f"{repository}: add this entry under `repositories` in any file of the tree:"
+        lines = [f"{repository}:", *(f"  {line}" for line in lines)]
+    else:
+        blocks = ["gc"] * edit.rules + [setting.kind.value for setting in edit.settings]
+        head = f"{repository}: in its entry at {desired.source}, replace {' and '.join(blocks)} with:"
+    return "\n".join([head, *(f"    {line}" for line in lines)])
+
+
+def edits_needed(disagreements: Sequence[Disagreement], why: str, hint: str) -> StalePlan:
+    """The error of a rollback that needs edits by hand."""
+    edits = "\n  ".join(edit_text(each).replace("\n", "\n  ") for each in disagreements)
+    return StalePlan(
+        f"{why}. No plan was created and nothing was changed. Make these edits:\n  {edits}", hint=hint
+    )
+
+
+@dataclass
+class TreeEdit(EditedTree):
+    """Edits a tree so that it contains the rules to restore."""
+
+    def make(self, tree: Tree, wanted: Sequence[RunStep], connect: Connect) -> Tree:
+        """Edits the files and returns the tree, which then contains the rules to restore and is otherwise the
+        same. Where that is impossible, it raises StalePlan with the edits to make by hand."""
+        first = disagreements(tree, wanted, connect)
+        if any(disagreement.settings for disagreement in first):
+            raise _not_editable(first, "lakeplan does not edit policies or object rules")
+        try:
+            edited = self._pass(first, {})
+            again = disagreements(edited, wanted, connect)
+            if again:  # rules that the entry inherits have to be removed by name
+                edited = self._pass(again, {d.step.repository: d for d in again})
+                again = disagreements(edited, wanted, connect)
+            if again or not _same_elsewhere(tree, edited, wanted):
+                raise ConfigError("the edited tree would not contain the old rules")
+        except ConfigError as error:
+            raise _not_editable(first, "\n  ".join(error.problems or (error.message,))) from None
+        return edited
+
+    def _pass(self, disagreements: Iterable[Disagreement], leftover: Mapping[str, Disagreement]) -> Tree:
+        for item in disagreements:
+            key = item.step.repository
+            lines = gc_lines(item.step.before, leftover[key].leftover if key in leftover else ())
+            self._edit(item, lines)
+        return self.load()
+
+    def _edit(self, item: Disagreement, lines: list[str]) -> None:
+        desired = item.desired
+        has_entry = desired is not None and not desired.by_glob and desired.source is not None
+        file = desired.source.file if has_entry and desired and desired.source else ROOT_FILE
+        key = desired.entry if has_entry and desired else item.step.repository
+        edit = set_gc if has_entry else add_entry
+        if not self.edit(file, lambda text: edit(text, key, lines)):
+            raise ConfigError("an entry is written in a way that lakeplan cannot edit")
+
+
+def _not_editable(disagreements: Sequence[Disagreement], problems: str) -> StalePlan:
+    why = f"\n  {problems}" if problems else ""
+    hint = "Edit the tree by hand, then run the rollback again."
+    return edits_needed(disagreements, f"the tree could not be edited to contain the old rules{why}", hint)
+
+
+def _same_elsewhere(before: Tree, after: Tree, wanted: Iterable[RunStep]) -> bool:
+    """Whether every other repository that can be named without a server resolves as it did."""
+    edited = {r.repository for r in wanted}
+
+    def hashes(tree: Tree) -> dict[str, str]:
+        return {
+            d.key: d.config_hash
+            for server in tree.servers
+            for d in tree.resolve(server, ())
+            if d.key not in edited
+        }
+
+    return hashes(before) == hashes(after)

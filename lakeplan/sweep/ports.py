@@ -30,8 +30,7 @@ class RefsMemory:
 
     def read(self, server: str, reader: LakeFSReader, repository: Repository) -> Refs:
         """All current refs. Raises as ``read_dump``."""
-        ids = reader.dump_refs(repository.id)
-        return self._read(server, reader, repository, ids)
+        return self._read(server, reader, repository, reader.dump_refs(repository.id))
 
     def metaranges(self, server: str, reader: LakeFSReader, repository: Repository) -> tuple[str, ...]:
         """The metaranges of all current commits, sorted. Raises as ``read_dump``."""
@@ -49,8 +48,7 @@ class RefsMemory:
         return self._metadata[key]
 
     def _read(self, server: str, reader: LakeFSReader, repository: Repository, ids: RefsDumpIds) -> Refs:
-        metadata = self.metadata(server, reader, repository)
-        refs = read_dump(reader, repository.id, ids, metadata)
+        refs = read_dump(reader, repository.id, ids, self.metadata(server, reader, repository))
         metaranges = {commit.meta_range_id for commit in refs.commits if commit.meta_range_id}
         self._known[server, repository.id] = ids, tuple(sorted(metaranges))
         return refs
@@ -134,10 +132,9 @@ def open_site(
     server = tree.servers[desired.server]
     reader = ports.reader(desired.server)
     repository = reader.get_repository(desired.name)
-    namespace = repository.storage_namespace
-    if not can_be_swept(namespace):
+    if not can_be_swept(repository.storage_namespace):
         raise LakeplanError(
-            f"lakeplan cannot sweep {namespace.partition('://')[0]}:// namespaces",
+            f"lakeplan cannot sweep {repository.storage_namespace.partition('://')[0]}:// namespaces",
             where=desired.key,
             hint="Use the official collector for this repository. `lakeplan plan` still works.",
         )
