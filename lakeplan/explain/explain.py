@@ -19,7 +19,7 @@ from lakeplan.retention.rules import to_us
 from lakeplan.sweep.documents import TraceRow
 from lakeplan.values.pins import has_pin_commit
 from lakeplan.values.progress import Progress
-from lakeplan.values.repository import AddressType, Refs, StoredObject
+from lakeplan.values.repository import AddressType, Refs, StoredObject, Tag
 from lakeplan.values.rules import GcRules
 from lakeplan.values.sweep import HeldCommit, Hold
 
@@ -337,13 +337,14 @@ class _Protections:
         known, ids = self.world.known, self.world.graph.ids
         if any(hold.kind == "prefix" for hold, _ in self._held):
             return set(ids)
-        tagged = {
-            tag.commit_id
-            for tag in self.world.graph.tags
-            if any(matches(tag.id, glob) for glob in known.protected_tags)
-        }
+        tagged = {tag.commit_id for tag in self._protected_tags}
         newest = {ids[number] for numbers in known.newest.values() for number in numbers}
         return (tagged | newest).union(*(named for _, named in self._held))
+
+    @cached_property
+    def _protected_tags(self) -> list[Tag]:
+        globs = self.world.known.protected_tags
+        return [tag for tag in self.world.graph.tags if any(matches(tag.id, glob) for glob in globs)]
 
     @cached_property
     def _held(self) -> list[tuple[Hold, set[str]]]:
@@ -372,11 +373,7 @@ class _Protections:
                 yield {**_row("hold", name), "prefix": prefix, "until": until, "reason": hold.reason}
 
     def _tags(self, ids: Collection[str]) -> Iterator[documents.ProtectionRow]:
-        tags = sorted(
-            tag.id
-            for tag in self.world.graph.tags
-            if tag.commit_id in ids and any(matches(tag.id, glob) for glob in self.world.known.protected_tags)
-        )
+        tags = sorted(tag.id for tag in self._protected_tags if tag.commit_id in ids)
         yield from (_row("tag", name) for name in tags[:NAMED])
 
     def _newest(self, numbers: Sequence[int]) -> Iterator[documents.ProtectionRow]:

@@ -49,7 +49,7 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import utc_text
-from lakeplan.values.repository import Commit, Refs, batches
+from lakeplan.values.repository import Refs, batches
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import HeldCommit
@@ -270,16 +270,13 @@ class _History:
             for tag in refs.tags
             if tag.commit_id not in self.graph.index
         ]
-        held |= reachable(self._commits, branches)
+        held |= reachable({commit.id: commit for commit in refs.commits}, branches)
         self.masks = self._masks(stored, now, zone, held)
         for numbers in newest_kept(site.desired, zone, self.graph, pins_in(site, refs)).values():
             for commit in numbers:
                 self.masks[commit] |= Names.RULES
         self._order = self._in_order()
-
-    @cached_property
-    def _commits(self) -> dict[str, Commit]:
-        return {commit.id: commit for commit in self.refs.commits}
+        self._known_branches: dict[str, list[str]] = {}
 
     def _masks(self, stored: GcRules | None, now: datetime, zone: tzinfo, held: set[str]) -> list[int]:
         graph = self.graph
@@ -345,10 +342,6 @@ class _History:
             names = sorted(branch.id for branch in self.refs.branches if branch.commit_id == commit_id)
             self._known_branches[commit_id] = names or self._leading_to(commit_id)
         return self._known_branches[commit_id]
-
-    @cached_property
-    def _known_branches(self) -> dict[str, list[str]]:
-        return {}
 
     @cached_property
     def _children(self) -> dict[str, list[str]]:
