@@ -15,7 +15,15 @@ from lakeplan.branches.pin_records import (
     store_rules,
     write_pin_record,
 )
-from lakeplan.branches.pins import History, Step, Write, losses, without_pins
+from lakeplan.branches.pins import (
+    History,
+    Step,
+    Write,
+    losses,
+    pin_rules,
+    required_pins,
+    without_pins,
+)
 from lakeplan.errors import (
     ExitCode,
     FeatureMissing,
@@ -108,9 +116,13 @@ class PinnedRulesAttempt(RulesAttempt):
         self._inspection = self._inspect(connection)
         self._stored = self._inspection.stored
         self._last_read = self._before = self._stored.bare
-        self._steps = {step.write: step for step in self._inspection.change.steps()}
-        if self.repository.action.writes and self._last_read != self.repository.after:
+        change = self._inspection.change
+        self._steps = {step.write: step for step in change.steps()}
+        writes = self.repository.action.writes
+        if writes and self._last_read != self.repository.after:
             self.check_may_write(connection)
+        elif not writes and change.retired and self.judged() != [self._last_read]:
+            raise self.changed_since_judged()
         elif not self.may_write(connection):
             raise PermissionDenied(
                 "pins require changes to this repository's GC rules, but these credentials are not allowed to"
@@ -285,6 +297,24 @@ class PinnedRulesAttempt(RulesAttempt):
                 f"a branch changed during this run: {loss}",
                 where=self.repository.key,
                 hint="No retention of this repository was shortened. Run `lakeplan plan` again.",
+            )
+        if self._retiring:
+            self._confirm_retired(history)
+
+    def _confirm_retired(self, history: History) -> None:
+        """Raises StalePlan if a pin that would be deleted is required again, such as by a new tag."""
+        desired, change = self._pins.desired, self._inspection.change
+
+        def required(at: History) -> set[str]:
+            pins = required_pins(at, pin_rules(desired), desired.holds, change.have)
+            return {pin.name for pin in pins}
+
+        since = required(history) - required(self._inspection.history)
+        if again := [pin.name for pin in change.retired if pin.name in since]:
+            raise StalePlan(
+                f"the pin {again[0]} is required again, so lakeplan did not delete it",
+                where=self.repository.key,
+                hint="Run `lakeplan plan` again.",
             )
 
     # ---- retired pins

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakeplan.lakefs import writers
+from lakeplan.plan import pin_sync
 from tests.e2e.test_pins import PATH, REPOSITORY, applied, commits, hidden, pin_of, planned, tree
 
 __all__ = ["commits"]
@@ -126,6 +127,36 @@ class DescribeASecondWriter:
         assert result.code != 0
         assert "somebody else changed" in " ".join(result.out.split())
         assert world.api.rules(REPOSITORY) == {"*": 400}
+
+    def it_keeps_a_pin_whose_tag_somebody_sets_again_before_it_is_deleted(
+        self, world, pinned, commits, monkeypatch
+    ):
+        world.override("tag-loss", "expired-objects")
+        world.api.tag(REPOSITORY, "v0", commits[0])
+        world.api.call("DELETE", f"{PATH}/tags/v1")
+        self.between(world, monkeypatch, "POST", lambda: world.api.tag(REPOSITORY, "v1", commits[1]))
+        result = world.lakeplan(("pins", "sync"))
+        assert result.code == 3, result.out
+        assert f"the pin {pinned} is required again" in " ".join(result.out.split())
+        assert set(hidden(world)) == {pinned, pin_of(commits[0])}
+        assert world.lakeplan(("pins", "sync")).code == 0
+        assert set(hidden(world)) == {pinned, pin_of(commits[0])}
+
+    def it_deletes_no_pin_by_rules_that_no_gate_has_judged(self, world, pinned, monkeypatch):
+        world.api.set_rules(REPOSITORY, 1000, **{pinned: 0})
+        world.api.call("DELETE", f"{PATH}/tags/v1")
+        make_plan = pin_sync.make_plan
+
+        def made(*arguments):
+            plan = make_plan(*arguments)
+            world.api.set_rules(REPOSITORY, 7, **{pinned: 0})
+            return plan
+
+        monkeypatch.setattr(pin_sync, "make_plan", made)
+        result = world.lakeplan(("pins", "sync"))
+        assert result.code != 0
+        assert "somebody else changed the rules" in " ".join(result.out.split())
+        assert set(hidden(world)) == {pinned}
 
     def it_never_takes_a_pin_for_its_own_that_another_state_made_first(self, world, commits, monkeypatch):
         pin = pin_of(commits[1])
