@@ -337,6 +337,17 @@ class PinnedRulesAttempt(RulesAttempt):
 
     def _delete(self, connection: WritableServer, pin: Pin) -> None:
         name = self.repository.name
+        try:
+            staged = connection.branches.staged(name, pin.name)
+        except NotFound:
+            return
+        if staged.changes or staged.more:
+            raise StalePlan(
+                f"the pin {pin.name} has uncommitted changes, so lakeplan did not delete it",
+                where=self.repository.key,
+                hint="Find out who made them, move or reset them, then run `lakeplan plan` again.",
+            )
+        # The HEAD is read last: a commit removes the uncommitted changes and moves the HEAD.
         head = connection.branches.find_branch(name, pin.name)
         if head is None:
             return

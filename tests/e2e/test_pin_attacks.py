@@ -97,6 +97,19 @@ def it_keeps_pins_while_somebody_replaces_the_rules_in_two_steps(world, pinned, 
     assert hidden(world) == {pinned: commits[1]}
 
 
+def it_keeps_a_retired_pin_with_uncommitted_changes(world, pinned):
+    world.override("tag-loss", "expired-objects")
+    world.api.upload(REPOSITORY, pinned, "work.bin", b"work")
+    world.api.call("DELETE", f"{PATH}/tags/v1")
+    result = world.lakeplan(("pins", "sync"))
+    assert result.code == 5, result.out
+    assert f"the pin {pinned} has uncommitted changes" in " ".join(result.out.split())
+    assert set(hidden(world)) == {pinned}
+    world.api.delete(REPOSITORY, pinned, "work.bin")
+    assert world.lakeplan(("pins", "sync")).code == 0
+    assert hidden(world) == {}
+
+
 class DescribeASecondWriter:
     """Somebody writes between two writes of a run."""
 
