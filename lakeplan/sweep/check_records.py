@@ -61,7 +61,7 @@ class _Run:
 
     def addresses(self, site: Site) -> Iterator[Collection[str]]:
         if self.mark is not None:
-            yield from (copies.keys() for copies in _moved(site, self.mark))
+            yield from (copies.keys() for copies in moved(site, self.mark))
             return
         for stored in site.store.list_objects(self.prefix):
             if stored.key.endswith(".parquet"):
@@ -136,8 +136,8 @@ def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
         elif mark.settings.mode == "quarantine":
             recorded: dict[str, int] = {}
             try:
-                for moved in _moved(site, mark):
-                    recorded |= moved
+                for some in moved(site, mark):
+                    recorded |= some
             except FormatError as error:
                 rows.append(_unreadable(site, mark_id, f"{error.where}: {error.message}"))
                 continue
@@ -229,7 +229,7 @@ def _mark(site: Site, mark_id: str) -> Mark | None:
         return None
 
 
-def _moved(site: Site, mark: Mark) -> Iterator[dict[str, int]]:
+def moved(site: Site, mark: Mark) -> Iterator[dict[str, int]]:
     """The sizes, by address, of the objects that a sweep deleted or moved, part by part. Objects that were
     gone already do not count."""
     for data, name in newest_records(site.store, mark):

@@ -28,6 +28,7 @@ from lakeplan.formats.namespace import (
 from lakeplan.review.run import Run, note_step, open_journal, read_back
 from lakeplan.simulation.requests import RecheckRequest
 from lakeplan.state.sweeps import read_sweeps, record_restore
+from lakeplan.sweep.check_records import moved
 from lakeplan.sweep.deleting import KEYS_A_LEASE, still_stored
 from lakeplan.sweep.documents import RestoreDocument
 from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
@@ -89,7 +90,8 @@ def restore(
             dict.fromkeys(copies, True) if wanted is None else wanted.among(copies)
         )
         chosen = sorted(address for address, takes in chosen_paths.items() if takes)
-        if not chosen:
+        lost, lost_note = _without_copy(site, mark, ports, wanted, copies)
+        if not (chosen or lost or lost_note):
             raise UsageError(
                 "no object in quarantine matches the selection",
                 where=mark.where,
@@ -103,6 +105,7 @@ def restore(
         copied, existing, failed = _copy_back(
             site, mark, {a: sizes[a] for a in chosen}, ports, lease.renew, run.sleep, copies
         )
+        failed |= lost
         others = sum(size != sizes[address] for address, size in existing.items())
         why = "not replaced, because an object of a different size is now at the same address"
         other_note = f"{count_of(others, 'object was', 'objects were')} {why}" if others else ""
@@ -121,7 +124,7 @@ def restore(
         }
         counts = {"restored": len(copied), "already_there": len(existing), "failed": len(failed)}
         journal.record["finished_at"] = run.now().isoformat()
-        notes = [note, _cut_note(chosen_paths, options), other_note]
+        notes = [note, _cut_note(chosen_paths, options), other_note, lost_note]
         notes.append(note_step(journal, site.key, status="failed" if failed else "applied", counts=counts))
         back = {address for address, size in existing.items() if size == sizes[address]}
         notes.append(_record(site, mark, ports, {*copied}, back))
@@ -213,6 +216,25 @@ def _sizes(site: Site, mark: Mark) -> dict[str, int]:
     tables = (read_marked(site.store, mark.mark_id, part) for part in mark.marked.going)
     columns = ((table.column(name).to_pylist() for name in ("address", "size_bytes")) for table in tables)
     return {address: size for pair in columns for address, size in zip(*pair, strict=True)}
+
+
+def _without_copy(
+    site: Site, mark: Mark, ports: SweepPorts, wanted: _Wanted | None, copies: Collection[str]
+) -> tuple[dict[str, str], str]:
+    """Why selected objects that the sweep moved, and that do not exist, have no copy; or, if a purge may have
+    deleted their copies, a note about them."""
+    try:
+        recorded = {address for some in moved(site, mark) for address in some}
+        missing = sorted(a for a in recorded.difference(copies) if wanted is None or wanted.addresses.get(a))
+        there = {address for some in batches(missing, FEW) for address in site.store.find(some)}
+        lost = [address for address in missing if address not in there]
+        sweep = read_sweeps(ports.state, site.key).get(mark.mark_id) if lost else None
+    except LakeplanError as error:
+        return {}, f"other objects may have no copy in quarantine, because a record is not readable ({error})"
+    if not lost or sweep is None or not (sweep.purged.objects or sweep.purging):
+        return dict.fromkeys(lost, GONE), ""
+    objects = count_of(len(lost), "other object was", "other objects were")
+    return {}, f"{objects} not restored, because a purge may have deleted the copies"
 
 
 def _wanted(site: Site, mark: Mark, ports: SweepPorts, options: RestoreOptions) -> _Wanted:

@@ -26,7 +26,8 @@ from lakeplan.errors import (
     UsageError,
     WriteConflict,
 )
-from lakeplan.formats.marks import MARKED, write_part
+from lakeplan.formats.marks import MARKED, write_part, write_results
+from lakeplan.formats.namespace import result_key
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import RecheckRequest
 from lakeplan.state.clocks import Clocks
@@ -35,7 +36,9 @@ from lakeplan.sweep.inspection import Needed
 from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.restore import NAMED, RestoreOptions, restore
 from lakeplan.values.repository import StoredObject
-from lakeplan.values.sweep import Marked, Part
+from lakeplan.values.simulation import Amount
+from lakeplan.values.sweep import GONE as GONE_BEFORE
+from lakeplan.values.sweep import Marked, Part, Status
 from tests.memory import MemoryState
 from tests.sweeping.stores import (
     MARK_PREFIX,
@@ -366,7 +369,44 @@ class DescribeTheHistory:
 def it_asks_for_one_copy_that_is_wanted(case: Case) -> None:
     case.copies("data/a", paths=["a"])
     assert case.restore(path="a")["restored"] == 1
-    assert case.store.called("list_objects") == []
+    assert case.store.called("list_objects") == [("_lakeplan/sweeps/m1/results/",)]
+
+
+class DescribeACopyThatIsGone:
+    """Somebody, or a rule of the bucket, removed it."""
+
+    @pytest.fixture
+    def swept(self, case: Case) -> Case:
+        """``a`` has a copy, ``b`` exists again, ``c`` was lost, and ``d`` was gone before the sweep."""
+        addresses = [f"data/{letter}" for letter in "abcd"]
+        case.copies(*addresses, paths=["x"])
+        reasons = dict(zip(addresses, ("", "", "", GONE_BEFORE), strict=True))
+        results = {address: (Status.DELETED, reason) for address, reason in reasons.items()}
+        key = result_key("_lakeplan/sweeps/m1/", case.parts[0].name)
+        case.store.put(key, write_results(results, dict.fromkeys(addresses, 4), verified=4))
+        for address in addresses[1:]:
+            (case.folder / QUARANTINE_PREFIX / address).unlink()
+        put_object(case.folder, "data/b", b"again")
+        return case
+
+    @pytest.mark.parametrize("options", [{}, {"path": "x"}])
+    def it_counts_as_failed(self, swept: Case, options: dict[str, str]) -> None:
+        document = swept.restore(**options)
+        assert (document["restored"], document["already_there"]) == (1, 0)
+        assert (document["failed"], document["failures"]) == (1, {"data/c": module.GONE})
+
+    def it_is_noted_if_it_may_have_been_purged(self, swept: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        purged = SimpleNamespace(purged=Amount(1, 4), purging=None, restored=0)
+        monkeypatch.setattr(module, "read_sweeps", lambda state, repository: {"m1": purged})
+        document = swept.restore()
+        assert (document["restored"], document["failed"]) == (1, 0)
+        assert document["note"].startswith("1 other object was not restored, because a purge may")
+
+    def it_is_reported_if_no_wanted_copy_is_left(self, swept: Case) -> None:
+        (swept.folder / QUARANTINE_PREFIX / "data/a").unlink()
+        swept.copies("data/e", paths=["y"])
+        document = swept.restore(path="x")
+        assert (document["restored"], document["failed"]) == (0, 2)
 
 
 class DescribeAChoice:
