@@ -91,7 +91,7 @@ def restore(
         )
         chosen = sorted(address for address, takes in chosen_paths.items() if takes)
         lost, lost_note = _without_copy(site, mark, ports, wanted, copies)
-        if not (chosen or lost or lost_note):
+        if not (chosen or lost):
             raise UsageError(
                 "no object in quarantine matches the selection",
                 where=mark.where,

@@ -401,6 +401,10 @@ class DescribeACopyThatIsGone:
         document = swept.restore()
         assert (document["restored"], document["failed"]) == (1, 0)
         assert document["note"].startswith("1 other object was not restored, because a purge may")
+        (swept.folder / QUARANTINE_PREFIX / "data/a").unlink()
+        swept.copies("data/e", paths=["y"])
+        with pytest.raises(UsageError, match="no object in quarantine matches"):
+            swept.restore(path="x")
 
     def it_is_reported_if_no_wanted_copy_is_left(self, swept: Case) -> None:
         (swept.folder / QUARANTINE_PREFIX / "data/a").unlink()
