@@ -34,6 +34,7 @@ from lakeplan.values.sweep import (
     CHANGED,
     EXPIRED_CLASSES,
     GONE,
+    MOVED,
     Deletion,
     MarkClass,
     Part,
@@ -347,13 +348,15 @@ class _Part:
         An object that is gone counts as deleted even if it is needed."""
         keys = [row.address for row in rows]
         stored = ask(lambda: self._store.find(keys), self._settings, self._waiting)
+        copies = self._copies([key for key in keys if key not in stored])
         left: dict[str, StoredObject] = {}
         for row in rows:
             key = row.address
             before = self._before.get(key)
             if (now := stored.get(key)) is None:
                 known = before if before is not None and self._is_known(before[0]) else None
-                self._status[key] = known or (Status.DELETED, GONE)
+                why = MOVED if copies.get(key) == row.size else GONE
+                self._status[key] = known or (Status.DELETED, why)
             elif before is not None and before[0] is Status.FAILED and self._settings.mode == "close":
                 self._status[key] = before
             elif why := self._saves(row, now, before):
@@ -361,6 +364,16 @@ class _Part:
             else:
                 left[key] = now
         return left
+
+    def _copies(self, keys: Sequence[str]) -> dict[str, int]:
+        """The sizes of the copies in quarantine. A round that ended in the middle of the part has no record
+        of the objects that it moved."""
+        if self._settings.mode == "delete" or not keys:
+            return {}
+        prefix = self._work.quarantine_prefix
+        wanted = [prefix + key for key in keys]
+        copies = ask(lambda: self._store.find(wanted), self._settings, self._waiting)
+        return {key.removeprefix(prefix): copy.size for key, copy in copies.items()}
 
     def _is_known(self, before: Status) -> bool:
         """Whether the previous result of an object that is not listed is kept. Listings do not show older

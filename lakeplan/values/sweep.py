@@ -76,6 +76,7 @@ MARK_MAX_AGE_SECONDS = 72 * HOUR
 """Older marks are not swept, because too much may have changed."""
 CHANGED = "changed since it was marked"
 GONE = "gone when it was inspected"
+MOVED = "moved to quarantine by an earlier round"
 """Reasons why a sweep keeps an object or counts it as deleted. Both engines use these texts."""
 
 

@@ -12,7 +12,7 @@ from lakeplan.errors import StorageError
 from lakeplan.formats.namespace import copied_key
 from lakeplan.sweep import deleting
 from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import GONE, Status
+from lakeplan.values.sweep import GONE, MOVED, Status
 from tests.sweep.deleting.conftest import SETTINGS, Sweep, ends
 from tests.sweeping.stores import (
     QUARANTINE_PREFIX,
@@ -84,6 +84,19 @@ class DescribeQuarantine:
         sweep.run(store)
         assert sweep.records == {"data/a": ("deleted", GONE)}
         assert [keys for (keys,) in store.called("find")] == [["data/a"]], "nothing is left to compare"
+
+    def it_records_what_a_round_moved_that_ended_in_the_middle_of_the_part(self, sweep: Sweep) -> None:
+        sweep.mark(["data/a", "data/b", "data/c"])
+        for name in "ab":
+            os.unlink(sweep.folder / f"data/{name}")
+        put_object(sweep.folder, QUARANTINE_PREFIX + "data/a", b"a")
+        put_object(sweep.folder, QUARANTINE_PREFIX + "data/b", b"not the whole object")
+        sweep.run()
+        assert sweep.records == {
+            "data/a": ("deleted", MOVED),
+            "data/b": ("deleted", GONE),
+            "data/c": ("deleted", ""),
+        }
 
     def it_copies_nothing_that_is_saved(self, sweep: Sweep) -> None:
         sweep.mark(["data/a", "data/b"])
