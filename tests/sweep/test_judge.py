@@ -196,6 +196,12 @@ class DescribeApproving:
         assert not judged.automatic
         assert [g.outcome.value for g in gates][:2] == ["allowed", "overridden"]
 
+    def it_judges_by_the_age_that_the_mark_was_made_with(self) -> None:
+        young = PartOfAMark(**vars(MARK) | {"settings": replace(SETTINGS, min_age_seconds=59)})
+        judged, gates = judge_for_approval(site(), young, CLOSED, automatic=False)
+        assert [g.gate for g in gates if g.outcome is GateOutcome.REFUSED] == ["min-age"]
+        assert judged.sweep.min_age_seconds == 59
+
     def it_is_held_to_the_settings_of_today(self) -> None:
         longer = replace(SETTINGS, settle_seconds=SETTINGS.settle_seconds + 1)
         assert settings_today(site(sweep=longer), MARK) == longer
