@@ -27,16 +27,17 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 from mutmut.__main__ import create_mutants
 from mutmut.configuration import config
+from mutmut.mutation import trampoline
 from mutmut.mutation.diff_apply import get_diff_for_mutant
-from mutmut.mutation.trampoline import set_mutant_under_test
 from mutmut.utils.file_utils import copy_also_copy_files, copy_src_dir, setup_source_paths
 
 ROOT = Path(__file__).parents[1]
@@ -160,11 +161,11 @@ AT_IMPORT = (
 )
 """Functions that run when their module is imported: their mutants are imported anew."""
 NO_TESTS = "spark or golden or hypothesis"
-NO_NAMES = "(_killed_ or random_lives or has_no_method_that_writes)"
+NO_NAMES = "(may_be_killed or a_killed_run or random_lives or has_no_method_that_writes)"
 """Marks and names of tests that are left out: slow ones, those that kill by chance, and one that would count
 mutants among methods."""
 PYTEST = (
-    *("-q", "-s", "--assert=plain", "--tb=native", "--rootdir=.", "--basetemp=tmp"),
+    *("-q", "-s", "--assert=plain", "--tb=no", "--rootdir=.", "--basetemp=tmp"),
     *("-p", "no:xdist", "-p", "no:cacheprovider", "-m", f"not ({NO_TESTS})", "-k", f"not {NO_NAMES}"),
 )
 CPU_SECONDS = 60
@@ -242,7 +243,7 @@ def in_fork(
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         signal.alarm(wall_seconds)
-        set_mutant_under_test(mutant)
+        trampoline.set_mutant_under_test(mutant)
         code = FAILED
         try:
             code = SURVIVED if tests() else FAILED
@@ -253,8 +254,9 @@ def in_fork(
 
 
 class RunInForks:
-    """A plugin of pytest: the collected tests, once without a mutant and then for each. The fast ones run
-    first, and before them the one that killed the last mutant, which is often one of the same line."""
+    """A plugin of pytest: the collected tests once without a mutant, then for each those that call its
+    function. The fast ones run first, and before them the one that killed the last mutant, which is often one
+    of the same line."""
 
     def __init__(self, mutants: list[str], store: Callable[[dict[str, int]], None]) -> None:
         self._mutants = mutants
@@ -265,32 +267,39 @@ class RunInForks:
         items = list(session.items)
         notes = MUTANTS / "notes"
 
-        def passes() -> bool:
-            took = {}
-            for item, after in zip(items, [*items[1:], None], strict=True):
+        called: set[str] = set()
+        trampoline.record_trampoline_hit = lambda name, caller=None: called.add(name)
+
+        def passes(chosen: Sequence[pytest.Item]) -> bool:
+            took, calls = {}, {}
+            for item, after in zip(chosen, [*chosen, None][1:], strict=True):
+                called.clear()
                 start = time.process_time()
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
                 took[item.nodeid] = time.process_time() - start
+                calls[item.nodeid] = [*called]
                 if session.testsfailed:
                     notes.write_text(json.dumps({"killer": item.nodeid}))
                     return False
-            notes.write_text(json.dumps({"took": took, "modules": [*sys.modules]}))
+            notes.write_text(json.dumps({"took": took, "calls": calls, "modules": [*sys.modules]}))
             return True
 
         start = time.monotonic()
-        if session.testsfailed or not items or in_fork("", passes) != SURVIVED:
+        if session.testsfailed or not items or in_fork("stats", lambda: passes(items)) != SURVIVED:
             pytest.exit("the tests do not pass without a mutant", returncode=1)
         wall_seconds = min(WALL_SECONDS, 60 + int(MORE_WALL * (time.monotonic() - start)))
-        took, modules = json.loads(notes.read_text()).values()
+        took, calls, modules = json.loads(notes.read_text()).values()
         for module in modules:  # once here, and not in every fork
             with contextlib.suppress(ImportError):
                 importlib.import_module(module)
         gc.freeze()
-        cpu_seconds = 1 + int(MORE_CPU * sum(took.values()))
         items.sort(key=lambda item: took[item.nodeid])
         for mutant in self._mutants:
             notes.unlink(missing_ok=True)
-            self._store({mutant: in_fork(mutant, passes, cpu_seconds, wall_seconds)})
+            function = mutant.rpartition("__mutmut_")[0]
+            chosen = [item for item in items if function in calls[item.nodeid]]
+            cpu_seconds = 1 + int(MORE_CPU * sum(took[item.nodeid] for item in chosen))
+            self._store({mutant: in_fork(mutant, partial(passes, chosen), cpu_seconds, wall_seconds)})
             killer = json.loads(notes.read_text()).get("killer") if notes.exists() else None
             items.sort(key=lambda item: item.nodeid != killer)
         return True
@@ -322,7 +331,7 @@ def run(module: str, *, survivors: bool) -> None:
         """At once: an interrupted run is continued with --survivors."""
         done.update(codes)
         results = [Mutant(mutant, done.get(mutant), *changes[mutant]) for mutant in mutants]
-        results_of(module).write_text(json.dumps([asdict(mutant) for mutant in results], indent=1))
+        results_of(module).write_text(json.dumps([asdict(mutant) for mutant in results]))
 
     command = [*PYTEST, *MODULES[module]]
     for mutant in [m for m in left if m.startswith(AT_IMPORT)]:
