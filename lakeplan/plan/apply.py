@@ -335,14 +335,16 @@ def _replayed(
 ) -> list[str]:
     """Return the repositories of a plan that an earlier run applied or tried to apply, and that a later apply
     changed. A repeated run of an old job must not undo a newer review, such as that of a revert, nor sweep
-    what a newer tree protects."""
+    what a newer tree protects. The same counts for the first run of an old job that sweeps with the tree that
+    was planned."""
     planned = reviewed.as_of - ceiling.CLOCK_SKEW
     left = {
         r.key: r.config_hash
         for r in concerned
         if options.sweep or _is_applied_since(r.key, r.config_hash, planned, state)
     }
-    later, problems = dict[str, str](), list[str]()
+    later, problems, outdated = dict[str, str](), list[str](), set[str]()
+    is_as_planned = options.sweep and reviewed.tree_commit == own.tree_commit
     for since in runs_since(state, planned) if left else ():
         if (run := since.record) is None:
             why = (
@@ -355,6 +357,8 @@ def _replayed(
         named = {s.repository for s in run.steps if is_same or s.replaced_any}
         if options.sweep and (is_same or run.tree_digest != own.tree_digest):
             named = set(left)  # a sweep needs the newest holds and limits, of which a run records none
+            if not is_same and is_as_planned and run.started_at > reviewed.as_of:
+                outdated |= named
         for key in sorted(left.keys() & named):
             if not is_same:
                 later.setdefault(key, f"run {run.run_id} has applied another plan")
@@ -362,7 +366,8 @@ def _replayed(
                 del left[key]
                 tried = f"run {run.run_id} applied this plan or tried to"
                 problems.append(f"{key}: {tried}, but since then, {why}")
-    return problems
+    tried = "the plan was made from the same commit of the tree"
+    return [*problems, *(f"{k}: {tried}, but since then, {later[k]}" for k in sorted(outdated & left.keys()))]
 
 
 def _is_applied_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> bool:
