@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeplan import limits
-from lakeplan.errors import FormatError
+from lakeplan.errors import FormatError, LakeplanError
 from lakeplan.formats.parquet_headers import (
     FOOTER_END,
     I32,
@@ -83,9 +83,16 @@ def open_parquet(data: bytes, *, exact: bool = False) -> pq.ParquetFile:
 @contextmanager
 def blame_parquet(name: str, message: str) -> Iterator[None]:
     """Raises FormatError that names the file, with ``message`` if it is no Parquet file or lacks a column, or
-    saying which limit it exceeds."""
+    saying which limit it exceeds. Raises another LakeplanError if memory is short, which says nothing about
+    the file."""
     try:
         yield
+    except MemoryError as error:  # also that of pyarrow, which is an ArrowException
+        raise LakeplanError(
+            "there is not enough memory to read the file",
+            where=name,
+            hint="Run the command where more memory is available. The file may be undamaged.",
+        ) from error
     except limits.TooLarge as error:
         raise FormatError(f"the file exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakeplan.errors import FormatError
+from lakeplan.errors import FormatError, LakeplanError
 from lakeplan.formats.marks import (
     LISTING,
     RESULTS,
@@ -66,6 +66,19 @@ def it_names_a_damaged_record(data: bytes) -> None:
             read()
         assert caught.value.where == "the/record"
         assert caught.value.hint
+
+
+@pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("malloc of size 84160 failed")])
+def it_does_not_call_a_record_damaged_if_memory_is_short(
+    error: MemoryError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(file: object) -> None:
+        raise error
+
+    monkeypatch.setattr("lakeplan.formats.marks.read_parquet", read)
+    with pytest.raises(LakeplanError, match="not enough memory") as raised:
+        read_deleted(record(), name="x")
+    assert not isinstance(raised.value, FormatError)
 
 
 @pytest.mark.parametrize("text", [b"data/a", b"denied"])
