@@ -161,7 +161,7 @@ def apply_plan(
     ports = replace(ports, pins=_pins(reviewed, live, tree))
     # A refresh compares only the days of patterns, so it does not know whether the rest agrees.
     agreeing = () if options.only_refresh else live.repositories
-    unseen = record_baselines(agreeing, ports.state, run, at=live.as_of)
+    unseen = record_baselines(agreeing, ports.state, run, plan_ports.connect, at=live.as_of)
     report = write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
     new = () if ports.judge is not None else unjudged(tree.checks, reviewed.gates)[1]
     later_checks = f"new checks, which did not judge this plan: {', '.join(new)}" if new else ""

@@ -5,13 +5,14 @@ It contains the values that the last apply wrote, or that an import or a later a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from lakeplan.errors import LakeplanError, WriteConflict
 from lakeplan.review.run import GC, Run, close_journal
+from lakeplan.state.clocks import HasClock, clock_errors
 from lakeplan.state.store import (
     RunJournal,
     Sighting,
@@ -173,18 +174,32 @@ class Recorded:
 
 
 def record_baselines(
-    repositories: Iterable[RepositoryPlan], state: StateWriter, run: Run, *, at: datetime
+    repositories: Iterable[RepositoryPlan],
+    state: StateWriter,
+    run: Run,
+    connect: Callable[[str], HasClock],
+    *,
+    at: datetime,
 ) -> Recorded:
     """Records every setting that a plan, made ``at``, found to agree with the tree."""
     agreeing = {r.key: baseline for r in repositories if (baseline := _agreeing(r, run, at))}
-    return record_sightings(agreeing, state)
+    return record_sightings(agreeing, state, run, connect)
 
 
-def record_sightings(agreeing: Mapping[str, Mapping[str, Sighting]], state: StateWriter) -> Recorded:
+def record_sightings(
+    agreeing: Mapping[str, Mapping[str, Sighting]],
+    state: StateWriter,
+    run: Run,
+    connect: Callable[[str], HasClock],
+) -> Recorded:
     """Records observed values, by ``server/name`` and setting. Values that are on record only get the new
-    time, by which an apply detects that an earlier plan is outdated."""
+    time, by which an apply detects that an earlier plan is outdated. Nothing is recorded if the clock of this
+    machine is wrong: with a later time, a record would stay the newest."""
+    wrong = clock_errors(agreeing, connect, run.now)
 
     def one(key: str) -> LakeplanError | bool:
+        if (error := wrong.get(key.partition("/")[0])) is not None:
+            return error
         try:
             is_known = _is_on_record(read_last_applied(state, key), agreeing[key])
             write_baseline(state, key, agreeing[key])
@@ -192,8 +207,8 @@ def record_sightings(agreeing: Mapping[str, Mapping[str, Sighting]], state: Stat
                 return False
         except WriteConflict:
             return False  # another run has recorded what it observed
-        except LakeplanError as error:
-            return error
+        except LakeplanError as failure:
+            return failure
         return True
 
     results = dict(zip(agreeing, in_parallel(one, agreeing, WORKERS), strict=True))

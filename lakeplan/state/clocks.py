@@ -7,7 +7,7 @@ nothing is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Protocol
@@ -85,6 +85,19 @@ def read_clocks(
 def server_clock(server: HasClock, repository: str, now: Callable[[], datetime], *, where: str) -> Clocks:
     """The earliest and latest of this machine's clock and the server's. Raises ClockSkew, ServerError."""
     return read_clocks(now, {"the server's clock": lambda: server.server_time(repository)}, where=where)
+
+
+def clock_errors(
+    repositories: Iterable[str], connect: Callable[[str], HasClock], now: Callable[[], datetime]
+) -> dict[str, LakeplanError]:
+    """Why this machine's clock may be wrong, by server of these repositories (``server/name``)."""
+    errors = {}
+    for server, _, name in {key.partition("/")[0]: key.partition("/") for key in repositories}.values():
+        try:
+            server_clock(connect(server), name, now, where=server)
+        except LakeplanError as error:
+            errors[server] = error
+    return errors
 
 
 def clock_warning(server: HasClock, repository: str, now: datetime) -> str | None:

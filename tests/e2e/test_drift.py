@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import jsonschema
 import pytest
@@ -236,3 +236,23 @@ def it_says_when_the_baseline_cannot_be_recorded_and_applies_all_the_same(world)
     assert result.code == 0
     assert "drift may miss edits of prod/analytics" in " ".join(result.out.split())
     assert world.api.rules("events") == {"*": 30}
+
+
+def it_records_no_baseline_while_the_clock_is_wrong(world, monkeypatch):
+    """A time in the future would make every later observation count as older."""
+
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime.now(tz) + timedelta(days=800)
+
+    world.api.repository("analytics")
+    world.api.set_rules("analytics", 21)
+    world.rules("analytics", 21)
+    with monkeypatch.context() as patch:
+        patch.setattr("lakeplan.cli.process.datetime", Ahead)
+        result = world.lakeplan("apply", "--auto-approve")
+        assert "drift may miss edits of prod/analytics" in " ".join(result.err.split())
+    world.rules("analytics", 30)
+    assert world.lakeplan("apply", "--auto-approve").code == 0
+    assert classes(world) == {}

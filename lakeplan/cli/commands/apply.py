@@ -393,7 +393,7 @@ class ApplyFlow:
         """Records in the state that nothing is to be written, so that drift sees edits from now on, and
         claims the repositories."""
         state = self.session.state()
-        recorded = record_baselines(plan.repositories, state, self.run, at=plan.as_of)
+        recorded = record_baselines(plan.repositories, state, self.run, self.session.reader, at=plan.as_of)
         notes = (
             recorded.note,
             note_baselines(self._journal(plan), recorded, self.run) if recorded.repositories else "",

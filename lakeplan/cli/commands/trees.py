@@ -134,7 +134,8 @@ def _record_baselines(made: importing.Import, opening: Opening, tree: Path, *, a
         if session.approve is not None:
             session = replace(session, approve=typed_addresses(tree, os.environ))
         run, state = this_run(tree, session.tree), session.state()
-        recorded = record_sightings(importing.sightings(made.imported, session.tree, run, at=at), state)
+        sightings = importing.sightings(made.imported, session.tree, run, at=at)
+        recorded = record_sightings(sightings, state, run, session.reader)
         failed = note_baselines(open_journal(state, run, "import"), recorded, run)
         failed = recorded.note or failed
     except LakeplanError as error:
