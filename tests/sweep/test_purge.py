@@ -177,13 +177,16 @@ def it_inspects_only_so_many_objects_of_the_mark_at_once(case: Case, monkeypatch
     case.copies("data/z", "data/b")
     case.copies("data/young", modified=BEFORE)
     case.copies("data/a", "data/c")
+    case.copies("data/p", "data/q", "data/r")
     case.copies("data/y", "data/d", "data/e", "data/f", "data/g")
-    case.needs = [{"too", "many"}, {"data/b"}, {"data/y"}]
+    case.needs = [{"too", "many"}, {"data/b"}, set(), {"data/y"}]
     assert case.purge().kept == {"data/b": NEEDED, "data/y": NEEDED, "data/young": YOUNG}
-    first, _, second, third = case.parts
-    assert [one["parts"] for one in case.inspections] == [(first, second, third), (first, second), (third,)]
+    first, _, second, third, last = case.parts
+    all_parts = (first, second, third, last)
+    assert [one["parts"] for one in case.inspections] == [all_parts, (first, second), (third,), (last,)]
     assert [keys for keys, _ in case.asked] == [
         ["data/a", "data/c", "data/z"],
+        ["data/p", "data/q", "data/r"],
         ["data/d", "data/e", "data/f", "data/g"],
     ]
 
