@@ -30,6 +30,7 @@ from lakeplan.sweep.purge import (
     SET_BACK,
     SLOW,
     STILL_THERE,
+    USED,
     YOUNG,
     Quarantine,
     list_quarantines,
@@ -293,9 +294,10 @@ def use(case: Case, store: FaultyStore) -> None:
     case.store = case.site.store = store
 
 
-def it_inspects_again_when_ten_minutes_have_passed_within_a_batch(case: Case) -> None:
+@pytest.mark.parametrize(("needed", "why"), [("data/c", NEEDED), (QUARANTINE_PREFIX + "data/c", USED)])
+def it_inspects_again_when_ten_minutes_have_passed_within_a_batch(case: Case, needed: str, why: str) -> None:
     case.copies("data/a", "data/b", "data/c", data=b"xx")
-    case.needs = [set(), {"data/c"}]
+    case.needs = [set(), {needed}]
     use(case, OneByOne(case.store.store))
 
     def later(name: str, args: tuple[Any, ...]) -> None:
@@ -306,7 +308,7 @@ def it_inspects_again_when_ten_minutes_have_passed_within_a_batch(case: Case) ->
     end = case.purge()
     assert (end.deleted, end.kept, end.failed, end.problem) == (
         Amount(2, 4),
-        {"data/c": NEEDED},
+        {"data/c": why},
         {},
         "",
     )
