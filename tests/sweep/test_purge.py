@@ -380,13 +380,28 @@ def it_reports_what_the_store_shows_after_an_error(case: Case, monkeypatch: pyte
     assert len(case.inspections) == len(case.asked) == 1
 
 
-@pytest.mark.parametrize("versioned", [True, None, False])
+@pytest.mark.parametrize(
+    ("versions", "versioned", "may_remain"),
+    [
+        (Versions.ALL, True, True),
+        (Versions.ALL, None, True),
+        (Versions.ALL, False, False),
+        (Versions.MARKER, True, False),
+    ],
+)
 def it_counts_a_copy_as_failed_if_older_versions_of_it_may_remain(
-    case: Case, monkeypatch: pytest.MonkeyPatch, versioned: bool | None
+    case: Case,
+    monkeypatch: pytest.MonkeyPatch,
+    versions: Versions,
+    versioned: bool | None,
+    may_remain: bool,
 ) -> None:
-    case.copies("data/a", "data/b")
+    case.copies("data/a", "data/b", "data/c")
+    case.site.desired.sweep = replace(case.site.desired.sweep, versions=versions)
 
     def refuse(key: str) -> Deletion | None:
+        if key.endswith("data/c"):
+            return Deletion(key)  # it is still there
         if not key.endswith("data/b"):
             return None
         (case.folder / key).unlink()
@@ -396,13 +411,9 @@ def it_counts_a_copy_as_failed_if_older_versions_of_it_may_remain(
     facts = StoreFacts(versioned=versioned, soft_delete=False)
     monkeypatch.setattr(case.store, "facts", lambda: facts, raising=False)
     end = case.purge()
-    if versioned is False:
-        assert (end.deleted, end.failed) == (Amount(2, 2), {})
-    else:
-        assert (end.deleted, end.failed) == (
-            Amount(1, 1),
-            {"data/b": "older versions were not deleted: AccessDenied"},
-        )
+    failed = {"data/b": "older versions were not deleted: AccessDenied"} if may_remain else {}
+    assert end.failed == failed | {"data/c": STILL_THERE}
+    assert end.deleted.objects == 2 - len(failed)
 
 
 def it_reports_what_the_store_confirmed_if_it_cannot_list_the_copies_afterwards(
@@ -416,11 +427,23 @@ def it_reports_what_the_store_confirmed_if_it_cannot_list_the_copies_afterwards(
         nonlocal lost
         lost = lost or (name == "delete" and "data/b" in str(args[0]))
         if lost:
+            raise StorageError("no answer" if name == "delete" else "no network")
+
+    case.store.before = lose
+    end = case.purge()
+    assert (end.deleted, end.failed, end.problem) == (Amount(1, 1), {"data/b": "no answer"}, "no answer")
+
+
+def it_reports_a_problem_if_it_cannot_list_the_copies_afterwards(case: Case) -> None:
+    case.copies("data/a", "data/b")
+
+    def lose(name: str, args: tuple[Any, ...]) -> None:
+        if name == "list_objects" and case.store.called("delete"):
             raise StorageError("no network")
 
     case.store.before = lose
     end = case.purge()
-    assert (end.deleted, end.failed, end.problem) == (Amount(1, 1), {"data/b": "no network"}, "no network")
+    assert (end.deleted, end.left, end.failed, end.problem) == (Amount(2, 2), None, {}, "no network")
 
 
 def it_reports_what_it_deleted_before_an_inspection_failed(
@@ -748,6 +771,7 @@ class DescribeOneQuarantine:
     @pytest.mark.parametrize(
         ("changes", "kind", "message"),
         [
+            (None, LakeplanError, "is not finished, so its copies in quarantine may be the only ones"),
             (
                 {"finished": False},
                 LakeplanError,
@@ -774,12 +798,15 @@ class DescribeOneQuarantine:
         self,
         case: Case,
         calls: list[Any],
-        changes: dict[str, Any],
+        changes: dict[str, Any] | None,
         kind: type[LakeplanError],
         message: str,
     ) -> None:
         case.copies("data/a")
-        self.summary(case, **changes)
+        if changes is None:
+            case.store.delete([f"{SWEEP_PREFIX}summary.json"], versions=Versions.MARKER)
+        else:
+            self.summary(case, **changes)
         with pytest.raises(LakeplanError, match=message) as caught:
             self.of(case)
         assert type(caught.value) is kind
