@@ -133,23 +133,24 @@ class TreeFiles:
         except TooLarge as error:
             self._problems.add(at, path, str(error))
             return []
+        except OSError as error:
+            folder = os.path.relpath(error.filename, self.root)
+            self._problems.add(at, path, f"cannot read the folder {folder}: {error.strerror}")
+            return []
         for file in files:
             if not self.is_inside(file):
                 self._problems.add(at, path, f"{file} leads out of the tree through a symbolic link")
-            elif file != ROOT_FILE and (self._is_new(file) or os.path.isfile(self.root / file)):
+            elif file != ROOT_FILE and not os.path.isdir(self.root / file):
                 matching.append(file)
         if not matching and parts and not any(c in pattern for c in "*?["):
             self._problems.add(at, path, f"the file {pattern} does not exist")
         return matching
 
-    def _is_new(self, file: str) -> bool:
-        return self._real_root / file in self._edited and not os.path.lexists(self.root / file)
-
     def _new_files(self, parts: list[str]) -> Iterator[str]:
         """Yield the matching files that are only in ``edited``."""
         for real in self._edited:
             file = real.relative_to(self._real_root).as_posix()
-            if self._is_new(file) and _fits(file.split("/"), parts):
+            if not os.path.lexists(self.root / file) and _fits(file.split("/"), parts):
                 yield file
 
     def _matching(self, folder: str, parts: list[str], done: set[tuple[str, int]]) -> Iterator[str]:
@@ -180,11 +181,12 @@ class TreeFiles:
                     yield from self._matching(here, rest, done)
 
     def _entries(self, folder: str) -> list[os.DirEntry[str]]:
-        """Return the entries of a folder, sorted. Raises TooLarge if all patterns together read too many."""
+        """Return the entries of a folder, sorted. Raises TooLarge if all patterns together read too many, and
+        OSError: the files of a folder that cannot be read may have holds."""
         try:
             with os.scandir(self.root / folder) as entries:
                 listed = list(islice(entries, limits.TREE_ENTRIES + 1))
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         self._visited += len(listed) + 10 * folder.count("/")  # resolving a long path takes longer
         if self._visited > limits.TREE_ENTRIES:

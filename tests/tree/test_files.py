@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,7 +74,27 @@ def it_misses_a_file_that_is_named_in_full(folder: Path) -> None:
     ]
 
 
+def it_does_not_ignore_a_folder_that_it_cannot_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the files in it, holds and longer retention would be missing from the tree."""
+    scandir = os.scandir
+
+    def scan(path: Path) -> Any:
+        if path.name == "y":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr("lakeplan.tree.files.os.scandir", scan)
+    assert expand(folder, "r/**/*.yaml")[1] == [
+        "lakeplan.yaml:1:1: include[0]: cannot read the folder r/x/y: Permission denied"
+    ]
+
+
 class DescribeSymbolicLinks:
+    def it_does_not_ignore_one_without_a_target(self, folder: Path) -> None:
+        """A file in a folder without permission looks the same. Reading it reports why it cannot be read."""
+        (folder / "r" / "b.yaml").symlink_to("gone.yaml")
+        assert expand(folder, "r/*.yaml") == (["r/a.yaml", "r/b.yaml"], [])
+
     def it_follows_none_out_of_the_tree(self, folder: Path) -> None:
         outside = folder.parent / "outside"
         outside.mkdir()
