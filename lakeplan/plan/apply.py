@@ -17,7 +17,7 @@ from lakeplan.review import ceiling
 from lakeplan.review.checks import not_run, unjudged
 from lakeplan.review.differences import action_of
 from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates
-from lakeplan.review.history import runs_since
+from lakeplan.review.history import RunFilter, list_runs, runs_since
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
@@ -335,16 +335,15 @@ def _replayed(
 ) -> list[str]:
     """Return the repositories of a plan that an earlier run applied or tried to apply, and that a later apply
     changed. A repeated run of an old job must not undo a newer review, such as that of a revert, nor sweep
-    what a newer tree protects. The same counts for the first run of an old job that sweeps with the tree that
-    was planned."""
+    what a newer tree protects. The latter is also true of an old job that runs late, with the tree that was
+    planned."""
     planned = reviewed.as_of - ceiling.CLOCK_SKEW
     left = {
         r.key: r.config_hash
         for r in concerned
         if options.sweep or _is_applied_since(r.key, r.config_hash, planned, state)
     }
-    later, problems, outdated = dict[str, str](), list[str](), set[str]()
-    is_as_planned = options.sweep and reviewed.tree_commit == own.tree_commit
+    later, problems, newer = dict[str, str](), list[str](), dict[str | None, str]()
     for since in runs_since(state, planned) if left else ():
         if (run := since.record) is None:
             why = (
@@ -357,8 +356,8 @@ def _replayed(
         named = {s.repository for s in run.steps if is_same or s.replaced_any}
         if options.sweep and (is_same or run.tree_digest != own.tree_digest):
             named = set(left)  # a sweep needs the newest holds and limits, of which a run records none
-            if not is_same and is_as_planned and run.started_at > reviewed.as_of:
-                outdated |= named
+            if not is_same and run.started_at > reviewed.as_of and reviewed.tree_commit == own.tree_commit:
+                newer[run.tree_digest] = run.run_id
         for key in sorted(left.keys() & named):
             if not is_same:
                 later.setdefault(key, f"run {run.run_id} has applied another plan")
@@ -366,8 +365,19 @@ def _replayed(
                 del left[key]
                 tried = f"run {run.run_id} applied this plan or tried to"
                 problems.append(f"{key}: {tried}, but since then, {why}")
-    tried = "the plan was made from the same commit of the tree"
-    return [*problems, *(f"{k}: {tried}, but since then, {later[k]}" for k in sorted(outdated & left.keys()))]
+    if newer:
+        # A job may still have had the tree that was applied before the plan.
+        newer.pop(_tree_before(reviewed.as_of, state), None)
+    for run_id in [*newer.values()][:1]:
+        why = f"the plan was made with the same commit of the tree, but since then, run {run_id} has applied"
+        problems += [f"{key}: {why} another tree" for key in sorted(left)]
+    return problems
+
+
+def _tree_before(moment: datetime, state: StateReader) -> str:
+    """The digest of the tree of the last apply that began before a moment, or "" if it is not known."""
+    runs = list_runs(state, RunFilter(kinds=frozenset({"apply"})), limit=1_000).runs
+    return next((run.tree_digest or "" for run in runs if run.started_at < moment), "")
 
 
 def _is_applied_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> bool:

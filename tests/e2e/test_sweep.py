@@ -656,6 +656,21 @@ class DescribeApplyWithSweep:
         assert "but since then" in result.err
         assert site.data() == before
 
+    def it_sweeps_after_a_job_that_still_had_the_tree_of_before_the_plan(self, make_site: Any) -> None:
+        site = make_site("{settle: 0s, margin: 0s, automatic: true}")
+        world, before = site.world, site.data()
+        root = world.tree / "lakeplan.yaml"
+        old = root.read_text()
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        root.write_text(old + "# reviewed\n")
+        plan = world.plan_file("backlog.json", "--simulate", "all", "--backlog")
+        root.write_text(old)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        root.write_text(old + "# reviewed\n")
+        result = world.lakeplan("apply", plan, "--sweep")
+        assert result.code == 0, result.out + result.err
+        assert len(before - site.data()) == 2
+
 
 @pytest.mark.parametrize(
     ("words", "code", "says"),
