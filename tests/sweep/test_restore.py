@@ -366,6 +366,42 @@ class DescribeTheHistory:
         )
 
 
+@pytest.mark.parametrize(("restored", "counts"), [(1, (1, 2)), (0, (2, 1))])
+def it_counts_what_a_later_sweep_deleted_again_as_restored_before(
+    case: Case, monkeypatch: pytest.MonkeyPatch, restored: int, counts: tuple[int, int]
+) -> None:
+    own = ("data/a", "data/b", "data/c", "data/d")
+    by_mark = {"m0": ("data/c",), "m1": own, "m2": ("data/a", "data/d")}
+    recorded: list[Any] = []
+    given = {
+        "read_sweeps": lambda state, key: {"m1": SimpleNamespace(restored=restored)},
+        "mark_ids": lambda store, prefix: [*by_mark],
+        "read_stored": lambda store, mark_id: SimpleNamespace(mark=SimpleNamespace(mark_id=mark_id)),
+        "deleted": lambda site, mark: [(address, 1) for address in by_mark[mark.mark_id]],
+        "record_restore": lambda *args, before: recorded.append((*args[1:], before)),
+    }
+    for name, replacement in given.items():
+        monkeypatch.setattr(module, name, replacement)
+    assert module._record(case.site, case.mark, case.ports, {"data/a", "data/c"}, {"data/b", "data/y"}) == ""
+    assert recorded == [("prod/lake", "m1", *counts)]
+
+
+def it_counts_no_object_of_another_size_as_back(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.copies("data/a", "data/b", "data/c")
+    put_object(case.folder, "data/a", b"copy")
+    put_object(case.folder, "data/b", b"longer")
+    recorded: list[Any] = []
+    monkeypatch.setattr(module, "_record", lambda *args: recorded.append(args[3:]) or "")
+    case.restore()
+    assert recorded == [({"data/c"}, {"data/a"})]
+
+
+def it_requests_no_copy_at_a_key_that_no_sweep_may_copy(case: Case) -> None:
+    case.copies("data/a", "_lakefs/a", paths=["a"])
+    assert case.restore(path="a")["restored"] == 1
+    assert case.back() == {"data/a"}
+
+
 def it_asks_for_one_copy_that_is_wanted(case: Case) -> None:
     case.copies("data/a", paths=["a"])
     assert case.restore(path="a")["restored"] == 1
@@ -394,6 +430,10 @@ class DescribeACopyThatIsGone:
         document = swept.restore(**options)
         assert (document["restored"], document["already_there"]) == (1, 0)
         assert (document["failed"], document["failures"]) == (1, {"data/c": module.GONE})
+
+    def it_does_not_matter_if_it_is_not_wanted(self, swept: Case) -> None:
+        swept.copies("data/e", paths=["y"])
+        assert swept.restore(path="y")["failed"] == 0
 
     def it_is_noted_if_it_may_have_been_purged(self, swept: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         purged = SimpleNamespace(purged=Amount(1, 4), purging=None, restored=0)
