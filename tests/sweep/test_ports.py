@@ -213,6 +213,7 @@ class DescribeSelecting:
         world = World({"dev": DOWN, "prod": [LAKE]}, self.EXACT, (desired("dev", "*"),))
         assert world.select() == (["prod/lake"], {"dev/lake": DOWN})
         assert world.select("dev/lake") == ([], {"dev/lake": DOWN})
+        assert world.select("prod/lake") == (["prod/lake"], {})
 
     def it_fails_the_globs_of_a_server_of_which_nothing_else_is_selected(self) -> None:
         globs = (desired("dev", "team-*"), desired("dev", "x-*"), desired("prod", "*"))

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
+import pyarrow as pa
 import pytest
 
 from lakeplan.errors import (
@@ -435,9 +436,17 @@ class DescribeACopyThatIsGone:
         swept.copies("data/e", paths=["y"])
         assert swept.restore(path="y")["failed"] == 0
 
-    def it_is_noted_if_it_may_have_been_purged(self, swept: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-        purged = SimpleNamespace(purged=Amount(1, 4), purging=None, restored=0)
-        monkeypatch.setattr(module, "read_sweeps", lambda state, repository: {"m1": purged})
+    def it_counts_as_failed_if_nothing_was_purged(self, swept: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        kept = SimpleNamespace(purged=Amount(), purging=None, restored=0)
+        monkeypatch.setattr(module, "read_sweeps", lambda state, repository: {"m1": kept})
+        assert swept.restore()["failures"] == {"data/c": module.GONE}
+
+    @pytest.mark.parametrize(("purged", "purging"), [(Amount(1, 4), None), (Amount(), Amount(1, 4))])
+    def it_is_noted_if_it_may_have_been_purged(
+        self, swept: Case, monkeypatch: pytest.MonkeyPatch, purged: Amount, purging: Amount | None
+    ) -> None:
+        sweep = SimpleNamespace(purged=purged, purging=purging, restored=0)
+        monkeypatch.setattr(module, "read_sweeps", lambda state, repository: {"m1": sweep})
         document = swept.restore()
         assert (document["restored"], document["failed"]) == (1, 0)
         assert document["note"].startswith("1 other object was not restored, because a purge may")
@@ -495,6 +504,15 @@ class DescribeAChoice:
         case.restore(path="raw/2025/b")  # the paths of three objects fit, or might
         assert case.back() == {"data/b"}
         assert (("list_objects", (QUARANTINE_PREFIX,)) in case.calls) is (few < 3)
+
+    def it_takes_what_is_at_a_path_of_every_row_of_a_part(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        case.copies("data/a", "data/b")
+        columns = {"address": ["data/a", "data/b"], "paths": [["a"], ["b"]], "size_bytes": [4, 4]}
+        monkeypatch.setattr(module, "read_marked", lambda *args: pa.table(columns))
+        assert case.restore(path="b")["restored"] == 1
+        assert case.back() == {"data/b"}
 
     @pytest.mark.parametrize("path", ["raw/2024", "aw/2024/", "raw/2025/b/", "2025/b", "elsewhere"])
     def it_refuses_a_path_at_which_nothing_was(self, case: Case, path: str) -> None:
