@@ -7,6 +7,7 @@ the first setting that fails ends its repository.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from lakeplan.errors import LakeplanError
@@ -28,6 +29,7 @@ from lakeplan.review.run import (
 from lakeplan.state.clocks import server_clock
 from lakeplan.state.store import Lease, RunJournal, check_lease, read_applied
 from lakeplan.values.plan import GateOutcome, GateResult, Plan, RepositoryPlan
+from lakeplan.values.records import moment_in
 from lakeplan.values.rules import Action
 
 
@@ -61,7 +63,9 @@ def write(
         for repository in work:
             key = repository.key
             if key not in results_of:
-                results_of[key] = _write_one(repository, again.get(key), attempts[key], run, ports)
+                results_of[key] = _write_one(
+                    repository, again.get(key), attempts[key], run, ports, since=live.as_of
+                )
             step_done()
     results = [end for repository in work for end in results_of[repository.key]]
     unchanged = [r for r in plan.repositories if r.key in again and r.key not in results_of]
@@ -153,8 +157,11 @@ def _write_one(
     attempts: Sequence[Attempt[Any]],
     run: Run,
     ports: ApplyPorts,
+    *,
+    since: datetime,
 ) -> list[Applied]:
-    """Writes every setting of one repository under one lease. Errors are reported, not raised."""
+    """Writes every setting of one repository under one lease. Errors are reported, not raised. It was planned
+    again at ``since``."""
     if live is not None and live.failure is not None:
         failure = live.failure
         text, hint, code = failure.message, failure.hint, failure.exit_code
@@ -170,6 +177,10 @@ def _write_one(
         _check_state(repository.key, ports)  # again, because earlier repositories may have taken long
         lease = Lease(ports.state, repository.key, run.holder, run.now, run.is_gone, lambda: clocks.earliest)
         with lease:
+            applied = read_applied(ports.state, repository.key)
+            if attempts and applied is not None and since < moment_in(applied[0]["at"]) <= run.now():
+                # Another run wrote it. The server may still return the values from before that.
+                raise attempts[0].changed_since_judged()
             claim(repository.name, repository.key, ports.tree, connection, run)
             for attempt in attempts:
                 outcome = attempt.run_it(connection, lease.renew)

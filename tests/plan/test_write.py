@@ -16,7 +16,13 @@ from lakeplan.plan.writing import write
 from lakeplan.review.differences import action_of
 from lakeplan.review.history import find_run
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, Run, open_journal
-from lakeplan.state.store import known_repositories, read_applied, read_forecast, record_forecast
+from lakeplan.state.store import (
+    known_repositories,
+    read_applied,
+    read_forecast,
+    record_applied,
+    record_forecast,
+)
 from lakeplan.state.sweeps import read_sweeps
 from lakeplan.values.plan import Failure, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
 from lakeplan.values.progress import Silent
@@ -141,6 +147,18 @@ def it_leaves_rules_that_changed_since_the_plan(server, state):
     assert ends(report) == {"prod/a": "failed"}
     assert server.rules["a"] == GcRules(29)
     assert exit_code_of(report) == 5
+
+
+def it_writes_nothing_after_another_run_although_the_server_shows_what_was_there_before(server, state):
+    """Servers return the value from before a write for some seconds."""
+    later = NOW + timedelta(seconds=30)
+    record_applied(state, "prod/a", GcRules(365), config_hash="other", run_id="run-0", at=later)
+    run = replace(RUN, now=lambda: later + timedelta(seconds=1))
+    server.time = later
+    report = applied(server, state, A, run=run)
+    assert ends(report) == {"prod/a": "failed"}
+    assert exit_code_of(report) == 5
+    assert "set a" not in server.log
 
 
 JUDGED = a_plan(repository("a", GcRules(29), A.after))
