@@ -89,6 +89,8 @@ def whole_command() -> click.Command:
     return command
 
 
+_NO_THREAD = "can't start new thread"
+"""Python's text when a limit of processes is reached."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -123,6 +125,12 @@ def run(arguments: Sequence[str]) -> int:
             print_error(
                 f"cannot write the output: {error.strerror}",
                 hint="Check the space and permissions at the output location, then run the command again.",
+            )
+            return ExitCode.ERROR
+        if isinstance(error, MemoryError) or str(error) == _NO_THREAD:
+            print_error(
+                "the memory or the processes of this machine did not suffice, so the command stopped midway",
+                hint="Run the same command again where more memory and processes are available.",
             )
             return ExitCode.ERROR
         print_error(

@@ -87,6 +87,20 @@ def it_keeps_them_out_of_unexpected_errors(
     assert TOKEN not in printed
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
+def it_reports_no_bug_where_memory_or_processes_do_not_suffice(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("lakeplan.cli.main.whole_command", fail)
+    assert run([]) == 1
+    printed = capsys.readouterr().err
+    assert "memory or the processes" in printed
+    assert "bug in lakeplan" not in printed
+
+
 class Failing:
     def main(self, **_: object) -> None:
         send()
