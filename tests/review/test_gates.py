@@ -500,6 +500,40 @@ class DescribeTheWholePlan:
             ]
             assert gate.outcome is GateOutcome.REFUSED
 
+    @pytest.mark.parametrize(
+        ("gates", "outcome"),
+        [
+            ([("expired-objects", "apply")], "overridden"),
+            ([], "refused"),
+            ([("expired-bytes", "apply")], "refused"),
+            ([("expired-objects", "lifecycle run")], "refused"),
+        ],
+    )
+    def it_counts_only_overrides_of_the_same_gate(self, gates, outcome):
+        judged = GateResult("expired-objects", "plan", GateOutcome.REFUSED, "")
+        of_each = [[replace(judged, gate=g, stops=s, outcome=GateOutcome.ALLOWED)] for g, s in gates]
+        assert SHUT.decide_whole(judged, of_each).outcome.value == outcome
+
+    def it_is_not_overridden_where_some_contributor_expires_objects_later(self):
+        overrides = GateOverrides(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
+        one = a_plan(horizon(expire=90))
+        one = replace(one, gates=repository_gates(one, Safety(), overrides))
+        horizons = {Horizon.NOW.value: horizon(), Horizon.WEEK.value: horizon(expire=1)}
+        later = a_plan(horizon(), name="later", impact=Impact(ImpactStatus.SIMULATED, horizons=horizons))
+        (gate,) = [g for g in plan_gates([one, later], Safety(), overrides) if g.gate == "expired-objects"]
+        assert gate.outcome is GateOutcome.REFUSED
+
+    def it_repeats_a_refusal_unless_the_only_contributor_refuses_by_the_same_gate(self):
+        one = a_plan(horizon(expire=90))
+        refused = repository_gates(one, Safety(), SHUT)
+        other = tuple(
+            replace(g, outcome=GateOutcome.PASSED) if g.gate == "expired-objects" else g for g in refused
+        )
+        other = (*other, GateResult("clear", "prod/analytics", GateOutcome.REFUSED, ""))
+        for gates, named in ((refused, False), (other, True)):
+            found = plan_gates([replace(one, gates=gates)], Safety(), SHUT)
+            assert ("expired-objects" in [g.gate for g in found]) is named
+
     def it_stays_passed_where_every_contributor_is_overridden(self):
         overrides = GateOverrides(frozenset(), (note(repository="analytics"),), date(2026, 1, 1))
         strict = Safety(max_expired_objects_percent=10)
