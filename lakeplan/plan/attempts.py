@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from lakeplan.branches.deletion_records import record_heads
@@ -219,11 +220,15 @@ class Attempt(ABC, Generic[V]):
 
     def _check_again(self, connection: WritableServer) -> None:
         """Raises StalePlan if the check was a while ago and somebody has changed the value since."""
-        if 0 <= (self.run.now() - self._checked_at).total_seconds() <= FRESH_SECONDS:
+        if self.is_fresh(self._checked_at):
             return
         self.read(connection)
         if not self.is_as_checked():
             raise self.changed_since_judged()
+
+    def is_fresh(self, checked_at: datetime) -> bool:
+        """Whether a value that was checked then need not be read again."""
+        return 0 <= (self.run.now() - checked_at).total_seconds() <= FRESH_SECONDS
 
     def _put(self, connection: WritableServer) -> LakeplanError | None:
         """Sends the write once. Returns an error that leaves its outcome open, or None if it was accepted."""

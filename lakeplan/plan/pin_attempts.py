@@ -327,11 +327,17 @@ class PinnedRulesAttempt(RulesAttempt):
         if self._written:
             self._changed.add(RULES)
         self._sent = self._written = False
-        self._confirm(connection, (*change.have, *change.new))
+        there, confirmed_at = [*change.have, *change.new], None
         for number, pin in enumerate(change.retired):
-            if number % RENEW_EVERY == 0:
+            # Hooks of the server may make a deletion slow.
+            if confirmed_at is None or not self.is_fresh(confirmed_at):
+                self._confirm(connection, there)
+                self._renew()
+                confirmed_at = self.run.now()
+            elif number % RENEW_EVERY == 0:
                 self._renew()
             self._delete(connection, pin)
+            there.remove(pin)
         if (step := self._steps.get(Write.CLEAN)) is not None:
             self._write_rules(connection, self._target, step.after.rules)
 

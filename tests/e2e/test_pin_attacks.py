@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from lakeplan.lakefs import writers
@@ -154,6 +156,31 @@ class DescribeASecondWriter:
         assert set(hidden(world)) == {pinned, pin_of(commits[0])}
         assert world.lakeplan(("pins", "sync")).code == 0
         assert set(hidden(world)) == {pinned, pin_of(commits[0])}
+
+    def it_inspects_again_while_deletions_take_long(self, world, pinned, commits, monkeypatch):
+        world.override("tag-loss", "expired-objects")
+        world.api.tag(REPOSITORY, "v0", commits[0])
+        applied(world)
+        for tag in ("v0", "v1"):
+            world.api.call("DELETE", f"{PATH}/tags/{tag}")
+        passed = 0
+
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return datetime.now(tz) + timedelta(seconds=passed)
+
+        def act() -> None:
+            nonlocal passed
+            passed = 60
+            world.api.tag(REPOSITORY, "v0", commits[0])
+            world.api.tag(REPOSITORY, "v1", commits[1])
+
+        monkeypatch.setattr("lakeplan.cli.process.datetime", Clock)
+        self.between(world, monkeypatch, "DELETE", act)
+        result = world.lakeplan(("pins", "sync"))
+        assert result.code == 3, result.out
+        assert len(hidden(world)) == 1
 
     def it_deletes_no_pin_by_rules_that_no_gate_has_judged(self, world, pinned, monkeypatch):
         world.api.set_rules(REPOSITORY, 1000, **{pinned: 0})
