@@ -183,8 +183,13 @@ class DescribeWhatIsSaidOfAStalePlan:
         words = ["the rules that would be written differ from the reviewed ones"]
         assert self.said(unmanaged, repository()) == words
         assert self.said(repository(), unmanaged)[0] == words[0]
-        elsewhere = replace(unmanaged, before=GcRules(1))
+        elsewhere = replace(unmanaged, before=GcRules(1), after=GcRules(1))
         assert self.said(unmanaged, elsewhere) == [], "rules that are not managed may change"
+
+    def it_says_so_when_rules_would_be_written_where_none_were(self):
+        kept = repository(action=Action.NONE, after=GcRules(30))
+        words = "the rules that would be written differ from the reviewed ones"
+        assert words in self.said(kept, repository(after=GcRules(7)))
 
 
 WEEKLY = Policy("p", ("f-*",), max_age_seconds=7 * 86_400)
