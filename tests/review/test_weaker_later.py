@@ -53,6 +53,12 @@ class DescribeRulesOfBranchesToCome:
         assert later(rules(RELEASES), rules(RELEASES)) == []
         assert later(rules(weaker), rules(RELEASES)) == []
 
+    def it_lists_a_new_pattern_that_takes_too_long_to_compare(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("lakeplan.review.strictness._STEPS", 0)
+        covered = BranchRule("release-slow-*", True, 7, RULE)
+        found = later(rules(RELEASES), rules(RELEASES, covered))
+        assert found == [("gc.branches[release-slow-*]", "21 days", "7 days", "rule.yaml:2:2")]
+
     def it_lists_no_pattern_of_which_the_plan_shows_a_branch(self) -> None:
         weaker = replace(RELEASES, retention_days=89)
         assert later(rules(RELEASES), rules(weaker), "main", "release-1") == []
