@@ -35,6 +35,7 @@ from lakeplan.values.sweep import (
     EXPIRED_CLASSES,
     GONE,
     MOVED,
+    UNLISTED,
     Deletion,
     MarkClass,
     Part,
@@ -471,8 +472,8 @@ class _Part:
         gone = [key for key, (status, _) in self._status.items() if status is Status.DELETED]
         sample = gone
         if not self._settings.verify_all:
-            unlisted = [key for key in gone if self._status[key][1] == GONE]
-            listed = [key for key in gone if self._status[key][1] != GONE]
+            unlisted = [key for key in gone if self._status[key][1] in UNLISTED]
+            listed = [key for key in gone if self._status[key][1] not in UNLISTED]
             draw = random.Random(self._part.sha256)
             sample = [key for keys in (listed, unlisted) for key in draw.sample(keys, min(SAMPLE, len(keys)))]
         if not self._asked(sample):
@@ -486,7 +487,7 @@ class _Part:
             if is_gone:
                 self._verified += 1
             else:
-                was_listed = self._status[key][1] != GONE
+                was_listed = self._status[key][1] not in UNLISTED
                 self._status[key] = (Status.FAILED, STILL_THERE if was_listed else NOT_LISTED)
         return all(answers)
 

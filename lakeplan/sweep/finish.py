@@ -30,7 +30,7 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
 from lakeplan.values.records import json_line, json_text, utc_text
 from lakeplan.values.repository import batches
-from lakeplan.values.sweep import GONE, MOVED, OFFICIAL_ENGINE, SWEEP_FORMAT, Status, Versions
+from lakeplan.values.sweep import OFFICIAL_ENGINE, SWEEP_FORMAT, UNLISTED, Status, Versions
 from lakeplan.values.units import count_of
 
 
@@ -80,7 +80,7 @@ def _not_yet(end: SweepEnd, versioned: bool | None) -> str:
     deleted = end.amount(Status.DELETED)
     if not deleted.objects:
         return ""
-    reasons = [f"{Status.DELETED.value}: {why}" for why in (GONE, MOVED)]
+    reasons = [f"{Status.DELETED.value}: {why}" for why in UNLISTED]
     gone = sum(one.reasons.get(reason, 0) for one in end.results for reason in reasons)
     notes = []
     if end.mark.settings.mode == "quarantine":

@@ -78,6 +78,7 @@ CHANGED = "changed since it was marked"
 GONE = "gone when it was inspected"
 MOVED = "moved to quarantine by an earlier round"
 """Reasons why a sweep keeps an object or counts it as deleted. Both engines use these texts."""
+UNLISTED = (GONE, MOVED)
 
 
 @dataclass(frozen=True)

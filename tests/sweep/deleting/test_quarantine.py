@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from lakeplan.errors import StorageError
 from lakeplan.formats.namespace import copied_key
 from lakeplan.sweep import deleting
+from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import GONE, MOVED, Status
 from tests.sweep.deleting.conftest import SETTINGS, Sweep, ends
@@ -97,6 +99,20 @@ class DescribeQuarantine:
             "data/b": ("deleted", GONE),
             "data/c": ("deleted", ""),
         }
+
+    def it_asks_for_a_sample_of_what_was_moved_and_is_not_listed(self, sweep: Sweep) -> None:
+        """A store that lists an object late, such as one that was restored in between."""
+        sweep.mark([f"data/{n:03}" for n in range(10 * deleting.SAMPLE)])
+        sweep.settings = replace(sweep.settings, verify_all=False)
+        put_object(sweep.folder, QUARANTINE_PREFIX + "data/007", sweep.store.read("data/007"))
+        store = FaultyStore(sweep.store)
+
+        def find(keys: Sequence[str]) -> dict[str, StoredObject]:
+            return {key: one for key, one in sweep.store.find(keys).items() if key != "data/007"}
+
+        store.find = find  # type: ignore[attr-defined]
+        (end,) = ends(sweep.run(store))
+        assert end.reasons == {f"failed: {deleting.NOT_LISTED}": 1}
 
     def it_copies_nothing_that_is_saved(self, sweep: Sweep) -> None:
         sweep.mark(["data/a", "data/b"])
