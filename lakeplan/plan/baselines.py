@@ -28,6 +28,7 @@ from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import moment_in
 from lakeplan.values.rules import GcRules, rules_from_body
 from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
+from lakeplan.values.units import first_of
 
 WORKERS = 8
 
@@ -90,9 +91,7 @@ def read_last_applied(state: StateReader, repository: str) -> LastApplied | None
 def _read_written(
     state: StateReader, repository: str, sightings: Mapping[str, Sighting]
 ) -> LastApplied | None:
-    key = repository_key("applied", repository)
-    stored = read_applied(state, repository)
-    if stored is None:
+    if (stored := read_applied(state, repository)) is None:
         return None
     record, _ = stored
     try:
@@ -112,7 +111,7 @@ def _read_written(
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeplanError(
             "the state's record of the last apply is damaged",
-            where=key,
+            where=repository_key("applied", repository),
             hint="Move the record elsewhere. The next apply writes a new one.",
             detail=repr(error),
         ) from None
@@ -129,8 +128,7 @@ def _attempts(
     """The attempts whose end is not known from a later inspection."""
     for name, attempts in record.items():
         since = sightings[name].at if name in sightings else None
-        open_ones = [a for a in attempts if since is None or moment_in(a["at"]) >= since]
-        bodies = [attempt["body"] for attempt in open_ones]
+        bodies = [a["body"] for a in attempts if since is None or moment_in(a["at"]) >= since]
         if not bodies:
             continue
         if name == GC:
@@ -203,23 +201,19 @@ def record_sightings(
         try:
             is_known = _is_on_record(read_last_applied(state, key), agreeing[key])
             write_baseline(state, key, agreeing[key])
-            if is_known:
-                return False
+            return not is_known
         except WriteConflict:
             return False  # another run has recorded what it observed
         except LakeplanError as failure:
             return failure
-        return True
 
     results = dict(zip(agreeing, in_parallel(one, agreeing, WORKERS), strict=True))
     recorded = tuple(key for key, end in results.items() if end is True)
     failed = {key: end for key, end in results.items() if isinstance(end, LakeplanError)}
     if not failed:
         return Recorded(recorded)
-    (key, error), *rest = failed.items()
-    more = f" and {len(rest)} more" if rest else ""
-    note = f"drift may miss edits of {key}{more}, because the baseline could not be recorded: {error}"
-    return Recorded(recorded, note)
+    why = f"because the baseline could not be recorded: {next(iter(failed.values()))}"
+    return Recorded(recorded, f"drift may miss edits of {first_of(failed, 1)}, {why}")
 
 
 def note_baselines(journal: RunJournal, recorded: Recorded, run: Run) -> str:

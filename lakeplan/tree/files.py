@@ -156,17 +156,13 @@ class TreeFiles:
     def _matching(self, folder: str, parts: list[str], done: set[tuple[str, int]]) -> Iterator[str]:
         """Yield files. ``done`` has the folders that were read and the number of remaining parts of the
         pattern."""
-        if not parts:
-            yield folder
+        if not parts or (folder and not self.is_inside(folder)):
+            yield folder  # one outside the tree is not read, and becomes a problem
             return
         if (folder, len(parts)) in done:
             return
         done.add((folder, len(parts)))
         head, rest = parts[0], parts[1:]
-        if folder and not self.is_inside(folder):
-            # It is yielded, so that it becomes a problem, but not read.
-            yield folder
-            return
         if head == "**":
             yield from self._matching(folder, rest, done)
         for entry in self._entries(folder):
