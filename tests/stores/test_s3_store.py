@@ -97,11 +97,14 @@ class DescribeVersions:
     def it_reports_no_object_as_deleted_that_the_listing_of_versions_omits(
         self, store: SweepStore, put: Put, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        put("data/ab", b"1")
+        (longer,) = s3_client().list_object_versions(Bucket=s3_bucket)["Versions"]
         put("data/a", b"1")
-        monkeypatch.setattr(type(store), "_pages", lambda *_, **__: iter([{}]))
-        answers = store.delete(["data/a", "data/nothing"], versions=Versions.ALL)
-        assert [(one.key, one.deleted) for one in answers] == [("data/a", False), ("data/nothing", True)]
-        assert versions_of(s3_bucket) == {("data/a", False): 1}
+        for page in ({}, {"Versions": [longer]}):
+            monkeypatch.setattr(type(store), "_pages", lambda *_, page=page, **__: iter([page]))
+            answers = store.delete(["data/a", "data/nothing"], versions=Versions.ALL)
+            assert [(one.key, one.deleted) for one in answers] == [("data/a", False), ("data/nothing", True)]
+        assert versions_of(s3_bucket) == {("data/a", False): 1, ("data/ab", False): 1}
 
     def it_does_not_delete_only_older_versions_where_the_listing_omits_the_expected_one(
         self, store: SweepStore, put: Put, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
