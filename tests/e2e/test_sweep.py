@@ -636,9 +636,9 @@ class DescribeApplyWithSweep:
             ("safety: {", "safety: {protected_tags: ['v*'], "),
         ],
     )
-    @pytest.mark.parametrize("is_repeated", [True, False])
+    @pytest.mark.parametrize(("is_repeated", "has_plan"), [(True, True), (True, False), (False, True)])
     def it_refuses_an_old_job_after_an_apply_of_a_newer_tree(
-        self, make_site: Any, old: str, new: str, is_repeated: bool
+        self, make_site: Any, old: str, new: str, is_repeated: bool, has_plan: bool
     ) -> None:
         site = make_site("{settle: 0s, margin: 0s, automatic: true}")
         world = site.world
@@ -649,7 +649,8 @@ class DescribeApplyWithSweep:
         root, before = world.tree / "lakeplan.yaml", site.data()
         checkout = root.read_text()
         root.write_text(checkout.replace(old, new))
-        assert world.lakeplan("apply", world.plan_file("newer.json")).code == 0
+        newer = [world.plan_file("newer.json")] if has_plan else ["--auto-approve"]
+        assert world.lakeplan("apply", *newer).code == 0
         root.write_text(checkout)  # the job is run again, or late
         result = world.lakeplan("apply", plan, "--sweep")
         assert result.code == 5, result.out + result.err

@@ -45,6 +45,7 @@ from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.review.base import GuardedTree
 from lakeplan.review.claims import claim_all
 from lakeplan.review.gates import GateOverrides
+from lakeplan.review.history import RunFilter, list_runs
 from lakeplan.review.run import NOT_BEGUN, ApplyPorts, ApplyReport, Run, close_journal, open_journal
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import RunJournal, known_repositories
@@ -390,13 +391,17 @@ class ApplyFlow:
         return replace(RenderContext.of(self.session.tree), tree=partial(tree_prefix, self.tree))
 
     def _record_baselines(self, plan: Plan) -> None:
-        """Records in the state that nothing is to be written, so that drift sees edits from now on, and
-        claims the repositories."""
+        """Records in the state that nothing is to be written, so that drift sees edits from now on, and that
+        older jobs notice a new tree. Claims the repositories."""
         state = self.session.state()
         recorded = record_baselines(plan.repositories, state, self.run, self.session.reader, at=plan.as_of)
+        last = list_runs(state, RunFilter(kinds=frozenset({"apply"})), limit=1).runs
+        is_new = any(run.tree_digest != self.run.tree_digest for run in last)
         notes = (
             recorded.note,
-            note_baselines(self._journal(plan), recorded, self.run) if recorded.repositories else "",
+            note_baselines(self._journal(plan), recorded, self.run)
+            if recorded.repositories or is_new
+            else "",
             claim_all(plan.repositories, self.session.tree.name, self.session.connection, self.run),
         )
         for text in filter(None, notes):
