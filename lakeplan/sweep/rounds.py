@@ -120,9 +120,15 @@ class SparkWorkers:
                     for end in sweep_parts(shares[number], work):
                         yield to_batch(end)
 
-        numbers = self._session.range(0, len(shares), 1, len(shares))
+        job = self._session.range(0, len(shares), 1, len(shares)).mapInArrow(sweep, ENDS)
         try:
-            table = numbers.mapInArrow(sweep, ENDS).toArrow()
+            with ThreadPoolExecutor(1, thread_name_prefix="lakeplan-sweep") as pool:
+                future = pool.submit(job.toArrow)
+                try:
+                    table = _result(future)
+                finally:
+                    if not future.done():  # Ctrl-C
+                        self.cancel()
         except (PySparkException, Py4JError, ConnectionError) as error:
             first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise SweepStopped(f"the Spark job failed: {first[:300]}") from error

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -223,6 +224,25 @@ class DescribeStopping:
         with pytest.raises(KeyboardInterrupt):
             workers.run([marked.parts], request(marked, store))
         assert len(marked.there()) == 10
+
+    def it_notices_a_signal_while_it_waits_for_spark(self, marked: Sweep, ctrl_c: None) -> None:
+        cancelled, noticed = threading.Event(), list[bool]()
+
+        def signal_to_another_thread() -> None:
+            time.sleep(0.2)  # the main thread waits by now
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+        def job() -> None:
+            threading.Thread(target=signal_to_another_thread).start()
+            noticed.append(cancelled.wait(WAIT))
+            raise ConnectionError("Spark ended")
+
+        session = Mock()
+        session.sparkContext.cancelAllJobs = cancelled.set
+        session.range.return_value.mapInArrow.return_value.toArrow = job
+        with pytest.raises(KeyboardInterrupt):
+            SparkWorkers(session).run([marked.parts], request(marked))
+        assert noticed == [True]
 
 
 def it_says_what_stopped_the_workers(marked: Sweep) -> None:
