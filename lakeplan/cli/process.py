@@ -80,6 +80,7 @@ def this_run(folder: Path, tree: Tree | None = None) -> Run:
         tree_digest=None if tree is None else tree.content_digest,
         ci=ci_of(os.environ),
         approver=approver_of(os.environ),
+        tree_name="" if tree is None else tree.name,
     )
 
 

@@ -17,7 +17,7 @@ from lakeplan.review import ceiling
 from lakeplan.review.checks import not_run, unjudged
 from lakeplan.review.differences import action_of
 from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates
-from lakeplan.review.history import RunFilter, list_runs, runs_since
+from lakeplan.review.history import RunFilter, RunRecord, list_runs, runs_since
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
@@ -338,6 +338,7 @@ def _replayed(
     what a newer tree protects. The latter is also true of an old job that runs late, with the tree that was
     planned."""
     planned = reviewed.as_of - ceiling.CLOCK_SKEW
+    others = _other_trees(reviewed.as_of, state, own) if options.sweep else frozenset()
     left = {
         r.key: r.config_hash
         for r in concerned
@@ -354,7 +355,8 @@ def _replayed(
             continue
         is_same = run.plan_digest == plan_digest
         named = {s.repository for s in run.steps if is_same or s.replaced_any}
-        if options.sweep and (is_same or run.tree_digest != own.tree_digest):
+        is_newer = run.tree_digest != own.tree_digest and run.tree_name not in others
+        if options.sweep and (is_same or is_newer):
             named = set(left)  # a sweep needs the newest holds and limits, of which a run records none
             if not is_same and run.started_at > reviewed.as_of and reviewed.tree_commit == own.tree_commit:
                 newer[run.tree_digest] = run.run_id
@@ -367,17 +369,31 @@ def _replayed(
                 problems.append(f"{key}: {tried}, but since then, {why}")
     if newer:
         # A job may still have had the tree that was applied before the plan.
-        newer.pop(_tree_before(reviewed.as_of, state), None)
+        newer.pop(_tree_before(reviewed.as_of, state, others), None)
     for run_id in [*newer.values()][:1]:
         why = f"the plan was made with the same commit of the tree, but since then, run {run_id} has applied"
         problems += [f"{key}: {why} another tree" for key in sorted(left)]
     return problems
 
 
-def _tree_before(moment: datetime, state: StateReader) -> str:
-    """The digest of the tree of the last apply that began before a moment, or "" if it is not known."""
+def _applies_before(moment: datetime, state: StateReader) -> list[RunRecord]:
     runs = list_runs(state, RunFilter(kinds=frozenset({"apply"})), limit=1_000).runs
-    return next((run.tree_digest or "" for run in runs if run.started_at < moment), "")
+    return [run for run in runs if run.started_at < moment]
+
+
+def _other_trees(moment: datetime, state: StateReader, own: Run) -> frozenset[str]:
+    """The names of trees other than this run's that shared the state before a moment. What they manage, they
+    claim. A name that is newer may be this tree's new one."""
+    if not own.tree_name:
+        return frozenset()
+    return frozenset(run.tree_name for run in _applies_before(moment, state)) - {"", own.tree_name}
+
+
+def _tree_before(moment: datetime, state: StateReader, others: frozenset[str]) -> str:
+    """The digest of the tree of the last apply that began before a moment, or "" if it is not known. Applies
+    of other trees do not count."""
+    runs = (run for run in _applies_before(moment, state) if run.tree_name not in others)
+    return next((run.tree_digest or "" for run in runs), "")
 
 
 def _is_applied_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> bool:

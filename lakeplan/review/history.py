@@ -81,7 +81,8 @@ class BranchStep:
 class RunRecord:
     """One run. ``finished_at`` is None if it was killed or is still running. ``plan_digest`` and
     ``plan_as_of`` are those of the plan or mark that it followed, or "" and None without one. ``tree_dirty``
-    and ``tree_digest`` are None, and ``ci`` and ``approver`` are empty, if they are not known."""
+    and ``tree_digest`` are None, and ``ci``, ``approver`` and ``tree_name`` are empty, if they are not
+    known."""
 
     run_id: str
     command: str
@@ -99,6 +100,7 @@ class RunRecord:
     tree_digest: str | None = None
     ci: Mapping[str, str] = field(default_factory=dict)
     approver: Mapping[str, str] = field(default_factory=dict)
+    tree_name: str = field(default="", metadata=NOT_IN_DOCUMENT)
 
     @property
     def kind(self) -> str:
@@ -121,18 +123,21 @@ KINDS = ("apply", "import", "branches", "sweep")
 
 @dataclass(frozen=True)
 class RunFilter:
-    """Selects runs of a ``repository`` (name or ``server/name``) that began at ``since`` or later and have
-    one of these ``kinds``. A field without a value selects all runs."""
+    """Selects runs of a ``repository`` (name or ``server/name``) that began at ``since`` or later, have one
+    of these ``kinds``, and are of the ``tree`` with this name or have no known name. A field without a value
+    selects all runs."""
 
     repository: str | None = None
     since: datetime | None = None
     kinds: frozenset[str] = frozenset()
+    tree: str = ""
 
     def has(self, run: RunRecord) -> bool:
         names = (name for step in run.steps for name in (step.repository, step.repository.partition("/")[2]))
         named = self.repository is None or self.repository in names
         late = self.since is None or run.started_at >= self.since
-        return named and late and (not self.kinds or run.kind in self.kinds)
+        own = not self.tree or run.tree_name in ("", self.tree)
+        return named and late and own and (not self.kinds or run.kind in self.kinds)
 
 
 ALL = RunFilter()
@@ -277,6 +282,7 @@ RUN = records.record(
         "plan_as_of": records.any_moment,
         "tree_dirty": records.flag,
         "tree_digest": records.text,
+        "tree_name": records.text,
         "ci": records.map_of(records.text),
         "approver": records.map_of(records.text),
         "finished_at": records.moment,
@@ -292,7 +298,8 @@ RUN = records.record(
 def _parse(run_id: str, record: Any) -> RunRecord:
     known = {key: value for key, value in record.items() if value is not None}
     run: RunRecord = decode({**known, "run_id": run_id}, RunRecord)
-    return replace(run, steps=tuple(_step(k, v) for k, v in sorted(record.get("repositories", {}).items())))
+    steps = tuple(_step(k, v) for k, v in sorted(record.get("repositories", {}).items()))
+    return replace(run, steps=steps, tree_name=record.get("tree_name") or "")
 
 
 _FACTS = records.record(

@@ -95,8 +95,9 @@ class Run:
     takes seconds.
 
     ``tree_dirty`` says whether the tree's files differ from ``tree_commit``, or is None if git does not know.
-    ``tree_digest`` is the SHA-256 of its files. ``ci`` has the CI system's ``actor``, ``pull_request`` and
-    ``run_url``. ``approver["by"]`` is who approved the run, if that is known when the run begins."""
+    ``tree_digest`` is the SHA-256 of its files, and ``tree_name`` is its name or "". ``ci`` has the CI
+    system's ``actor``, ``pull_request`` and ``run_url``. ``approver["by"]`` is who approved the run, if that
+    is known when the run begins."""
 
     run_id: str
     holder: Mapping[str, Any]
@@ -110,6 +111,7 @@ class Run:
     approver: Mapping[str, str] = field(default_factory=dict)
     command: str = "apply"
     """The name of a run that writes rules in the history."""
+    tree_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,7 @@ def open_journal(
         "tree_commit": run.tree_commit,
         "tree_dirty": run.tree_dirty,
         "tree_digest": run.tree_digest,
+        "tree_name": run.tree_name,
         "ci": dict(run.ci),
         "approver": dict(approver or run.approver) or None,
     }

@@ -250,6 +250,16 @@ def it_keeps_the_name_of_the_tree_in_its_plan(world):
     assert all(labels[0] == "team-a" for of in samples(text).values() for labels in of)
 
 
+def it_records_nothing_new_where_trees_that_share_its_state_take_turns(world):
+    make(world, "team-a-raw", "team-b-raw")
+    for _ in range(3):
+        for tree in ("team-a", "team-b"):
+            named(world, tree, f"{tree}-*")
+            every_repository(world, 21, f"{tree}-raw")
+            assert applied(world).code == 0
+    assert len(world.lakeplan("history", "--format", "json").json["runs"]) == 2
+
+
 def it_reports_no_drift_of_other_trees_that_share_its_state(world):
     make(world, "team-a-raw", "team-b-raw")
     for tree in ("team-a", "team-b"):

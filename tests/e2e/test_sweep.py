@@ -672,6 +672,37 @@ class DescribeApplyWithSweep:
         assert result.code == 0, result.out + result.err
         assert len(before - site.data()) == 2
 
+    @pytest.mark.parametrize("is_repeated", [True, False])
+    @pytest.mark.parametrize(
+        ("known", "name", "code"), [(True, "team-b", 0), (False, "team-b", 5), (True, "team-a", 5)]
+    )
+    def it_sweeps_after_an_apply_of_another_tree_that_shares_the_state(
+        self, make_site: Any, known: bool, name: str, code: int, is_repeated: bool
+    ) -> None:
+        site = make_site("{settle: 0s, margin: 0s, automatic: true}")
+        world = site.world
+        world.api.repository("theirs")
+        root = world.tree / "lakeplan.yaml"
+        mine = root.read_text() + "name: team-a\nmanages: [lake]\n"
+        theirs = mine.replace("{lake: ", "{theirs: ").replace("[lake]", "['*']").replace("team-a", name)
+
+        def applied_there(days: int) -> None:
+            root.write_text(theirs.replace("retention_days: 7", f"retention_days: {days}"))
+            assert world.lakeplan("apply", "--auto-approve").code == 0
+
+        if known:
+            applied_there(30)
+        root.write_text(mine)
+        before = site.data()
+        plan = world.plan_file("backlog.json", "--simulate", "all", "--backlog")
+        if is_repeated:
+            assert world.lakeplan("apply", plan).code == 0
+        applied_there(60)
+        root.write_text(mine)
+        result = world.lakeplan("apply", plan, "--sweep")
+        assert result.code == code, result.out + result.err
+        assert len(before - site.data()) == (0 if code else 2)
+
 
 @pytest.mark.parametrize(
     ("words", "code", "says"),

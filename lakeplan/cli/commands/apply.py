@@ -395,8 +395,8 @@ class ApplyFlow:
         older jobs notice a new tree. Claims the repositories."""
         state = self.session.state()
         recorded = record_baselines(plan.repositories, state, self.run, self.session.reader, at=plan.as_of)
-        last = list_runs(state, RunFilter(kinds=frozenset({"apply"})), limit=1).runs
-        is_new = any(run.tree_digest != self.run.tree_digest for run in last)
+        own = RunFilter(kinds=frozenset({"apply"}), tree=self.run.tree_name)
+        is_new = any(run.tree_digest != self.run.tree_digest for run in list_runs(state, own, limit=1).runs)
         notes = (
             recorded.note,
             note_baselines(self._journal(plan), recorded, self.run)
