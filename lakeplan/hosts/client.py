@@ -48,6 +48,7 @@ class Answer:
     status: int
     content: bytes
     location: str = ""
+    more: bool = False
 
     def json(self) -> Any:
         return parse_json(self.content)
@@ -87,25 +88,29 @@ class HostClient:
         raise self._refused(answer, f"{method} {path}")
 
     def get(self, path: str) -> Any:
+        return self._parsed(self.call("GET", path), path)
+
+    def _parsed(self, answer: Answer, path: str) -> Any:
         try:
-            return self.call("GET", path).json()
+            return answer.json()
         except ValueError as error:
             raise self._failed(f"GET {path}", f"the response is not JSON ({error})") from None
 
     def pages(self, path: str, key: str | None = None, *, most: int = limits.HOST_ITEMS) -> Iterator[Any]:
         """Yield every item of a listing. Raises HostError if there are more than ``most``."""
-        total, number = 0, 1
+        number = 1
         while True:
             separator = "&" if "?" in path else "?"
-            answer = self.get(f"{path}{separator}per_page={PAGE}&page={number}")
+            page = self.call("GET", f"{path}{separator}per_page={PAGE}&page={number}")
+            answer = self._parsed(page, path)
             items = answer if key is None else answer.get(key) if isinstance(answer, dict) else None
             if not isinstance(items, list):
                 raise self._failed(f"GET {path}", "the response is not a list")
             yield from items
-            total += len(items)
-            if len(items) < PAGE:
+            # A page that is not full need not be the last one, because hosts leave out what is hidden.
+            if len(items) < PAGE and not page.more:
                 return
-            if total >= most:
+            if number * PAGE >= most:
                 raise self._failed(f"GET {path}", f"the list has more than the limit of {most:,} items")
             number += 1
 
@@ -156,7 +161,8 @@ class HostClient:
             stream=True,
         )
         read_whole(response, limit, time.monotonic)
-        return Answer(response.status_code, response.content, response.headers.get("Location", ""))
+        location, more = response.headers.get("Location", ""), "next" in response.links
+        return Answer(response.status_code, response.content, location, more)
 
     def _refused(self, answer: Answer, what: str) -> HostError:
         message = server_message(answer.content)

@@ -9,7 +9,8 @@ import io
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from urllib.parse import quote
 from lakeplan import limits
 from lakeplan.errors import UsageError
 from lakeplan.hosts.client import HostClient, reads_answers
-from lakeplan.hosts.protocols import PLAN_FILE, PLAN_FILES, Comment, HostError, NoPlan, Request
+from lakeplan.hosts.protocols import PLAN_FILE, PLAN_FILES, Comment, HostError, NoPlan, Request, moment
 from lakeplan.lakefs.credentials import Secret
 from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.limits import TooLarge, check_size, parse_json, read_file, why_unreadable
@@ -28,6 +29,8 @@ COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _MOVED = ("base_ref_changed", "automatic_base_change_succeeded")
 """Events that change the base of a pull request: by a person, or by GitHub after the base was merged and
 deleted."""
+_DELAY = timedelta(minutes=5)
+"""How long after its event a run may begin."""
 STATUS_CHARACTERS = 140
 """The maximum length of a status description on GitHub."""
 
@@ -144,6 +147,7 @@ class GitHub:
             branch=str(head["ref"]),
             own=(head.get("repo") or {}).get("full_name") == self.repository,
             author=str((pull.get("user") or {}).get("login") or ""),
+            merged=str(pull.get("merged_at") or ""),
         )
 
     @reads_answers
@@ -212,8 +216,8 @@ class GitHub:
 
     def _find_plan(self, request: Request) -> int:
         head, number = request.head, request.number
-        same = [p for p in self._pulls_from(request) if p["head"]["sha"] == head]
-        others = sorted({str(p["base"]["ref"]) for p in same} - {request.base})
+        pulls = list(self._pulls_from(request))
+        others = sorted({str(p["base"]["ref"]) for p in pulls if p["head"]["sha"] == head} - {request.base})
         if others:
             # The run of that pull request has the same head and path, but the workflow file of another
             # branch.
@@ -221,12 +225,6 @@ class GitHub:
                 f"other pull requests propose the same commit for {', '.join(others)}",
                 hint="Push a new commit, and open only one pull request for that commit.",
             )
-        moved = [
-            str(event["created_at"])
-            for pull in sorted({number, *(int(p["number"]) for p in same)})
-            for event in self.client.pages(f"{self._root}/issues/{pull}/timeline")
-            if event.get("event") in _MOVED
-        ]
         name = f"lakeplan-{number}-{head}"
         listed = self.client.pages(f"{self._root}/actions/artifacts?name={quote(name)}", "artifacts")
         ids = [
@@ -234,19 +232,29 @@ class GitHub:
             for a in listed
             if a["name"] == name
             and not a["expired"]
-            and self._is_ours(a["workflow_run"]["id"], request, moved)
+            and request.saw(a["created_at"])
+            and self._is_ours(a["workflow_run"]["id"], request, pulls)
         ]
         if not ids:
             raise _no_plan(request)
         return max(ids)
 
-    def _is_ours(self, run_id: int, request: Request, moved: list[str]) -> bool:
-        """Return whether a run belongs to this workflow and this pull request. ``moved`` are the times when
-        the base of a pull request with this commit was changed."""
+    def _is_ours(self, run_id: int, request: Request, pulls: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether a run belongs to this workflow and this pull request. ``pulls`` are those from its
+        branch. A run may belong to any that was open when it began, even if that has another commit now, so
+        none of these may have had another base."""
         run = self.client.get(f"{self._root}/actions/runs/{int(run_id)}")
-        return self.is_planning(run, request, self._workflow) and not any(
-            at >= run["created_at"] for at in moved
+        if not self.is_planning(run, request, self._workflow):
+            return False
+        began = moment(run["created_at"])
+        rivals = [p for p in pulls if _was_open(p, began)]
+        moved = (
+            moment(event["created_at"])
+            for number in sorted({request.number, *(int(p["number"]) for p in rivals)})
+            for event in self.client.pages(f"{self._root}/issues/{number}/timeline")
+            if event.get("event") in _MOVED
         )
+        return all(p["base"]["ref"] == request.base for p in rivals) and all(at < began for at in moved)
 
     def is_planning(self, run: Mapping[str, Any], request: Request, workflow: str) -> bool:
         """Return whether a run planned the last commit of a pull request with the file ``workflow``."""
@@ -267,6 +275,14 @@ class GitHub:
     def rerun(self, run_id: int) -> None:
         self.client.call("POST", f"{self._root}/actions/runs/{int(run_id)}/rerun")
 
+    @reads_answers
+    def is_unchanged(self, comment: Mapping[str, Any]) -> bool:
+        """Return whether a comment of the event still exists with the same text. Its author may withdraw it
+        before the job begins, and a job may run again much later."""
+        path = f"{self._root}/issues/comments/{int(comment['id'])}"
+        answer = self.client.call("GET", path, accept=(404, 410))
+        return answer.status == 200 and answer.json()["body"] == comment["body"]
+
     def react(self, comment: int, content: str) -> None:
         self.client.call(
             "POST", f"{self._root}/issues/comments/{int(comment)}/reactions", {"content": content}
@@ -286,6 +302,12 @@ class GitHub:
         member = f"/orgs/{quote(organization, safe='')}/teams/{quote(slug, safe='')}/memberships"
         answer = self.client.call("GET", f"{member}/{quote(login, safe='')}", accept=(404,), token=token)
         return answer.status == 200 and answer.json().get("state") == "active"
+
+
+def _was_open(pull: Mapping[str, Any], at: datetime) -> bool:
+    """Return whether a pull request was open at a time, or just before, because runs begin with a delay."""
+    closed = pull["closed_at"]
+    return moment(pull["created_at"]) <= at and (closed is None or at <= moment(closed) + _DELAY)
 
 
 def _is_file(path: str, workflow: str) -> bool:
@@ -320,12 +342,13 @@ def unpacked(data: bytes) -> dict[str, bytes]:
         reason = str(error) if isinstance(error, TooLarge) else "it is damaged"
         raise HostError(
             f"the plan artifact was refused: {reason}",
-            hint="Run the plan job again to create a new artifact.",
+            hint="Open a new pull request. Its workflow then creates a new plan.",
         ) from None
 
 
 def _no_plan(request: Request) -> NoPlan:
     return NoPlan(
-        f"there is no plan for pull request {request.number} at {request.head}, or the plan has expired",
+        f"there is no plan for pull request {request.number} at {request.head} from before the merge, or the"
+        " plan has expired",
         hint="Open a new pull request. Its workflow then creates a new plan.",
     )

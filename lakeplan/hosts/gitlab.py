@@ -110,6 +110,7 @@ class GitLab:
                 branch=str(m.get("source_branch") or ""),
                 own=True,
                 author=str((m.get("author") or {}).get("username") or ""),
+                merged=str(m["merged_at"]),
             )
             for m in self.client.pages(
                 f"{self._project}/repository/commits/{quote(commit, safe='')}/merge_requests"
@@ -136,7 +137,7 @@ class GitLab:
             for listed in self.client.pages(f"{self._project}/merge_requests/{request.number}/pipelines")
             if self._is_ours(int(listed["id"]), request, since)
             for job in self.client.pages(f"{self._project}/pipelines/{int(listed['id'])}/jobs")
-            if job["name"] == JOB and job["artifacts"]
+            if job["name"] == JOB and job["artifacts"] and request.saw(job["finished_at"])
         ]
         if not jobs:
             raise _no_plan(request)
@@ -191,6 +192,7 @@ class GitLab:
 
 def _no_plan(request: Request) -> NoPlan:
     return NoPlan(
-        f"there is no plan for merge request {request.number} at {request.head}, or the plan has expired",
+        f"there is no plan for merge request {request.number} at {request.head} from before the merge, or the"
+        " plan has expired",
         hint="Open a new merge request. Its pipeline then creates a new plan.",
     )

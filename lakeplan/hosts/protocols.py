@@ -31,7 +31,7 @@ def moment(text: object) -> datetime:
 @dataclass(frozen=True)
 class Request:
     """A pull request or merge request. ``head`` is its last commit. ``own`` says whether it comes from a
-    branch of this repository and not from a fork."""
+    branch of this repository and not from a fork. ``merged`` is when it was merged, or ""."""
 
     number: int
     head: str
@@ -39,6 +39,12 @@ class Request:
     branch: str
     own: bool
     author: str = ""
+    merged: str = ""
+
+    def saw(self, made: object) -> bool:
+        """Return whether a plan that was made at this time existed at the merge, so that a review could see
+        it. Raises ValueError."""
+        return made is not None and moment(made) <= moment(self.merged)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class Host:
 
     def __init__(self) -> None:
         self.answers: dict[tuple[str, str], Any] = {}
+        self.short: dict[str, list[list[Any]]] = {}  # pages that need not be full, by path
         self.calls: list[tuple[str, str, dict[str, str], bytes]] = []
         host = self
 
@@ -39,10 +40,14 @@ class Host:
                 parts = urlsplit(self.path)
                 host.calls.append((self.command, self.path, dict(self.headers), body))
                 found = host.answers.get((self.command, parts.path))
-                if isinstance(found, list):
-                    number = int(parse_qs(parts.query).get("page", ["1"])[0])
+                number = int(parse_qs(parts.query).get("page", ["1"])[0])
+                if pages := host.short.get(parts.path):
+                    found = pages[number - 1]
+                elif isinstance(found, list):
                     found = found[100 * (number - 1) : 100 * number]
                 self.send_response(302 if isinstance(found, Elsewhere) else 404 if found is None else 200)
+                if pages and number < len(pages):
+                    self.send_header("Link", f'<{host.url}{parts.path}?page={number + 1}>; rel="next"')
                 if isinstance(found, Elsewhere):
                     self.send_header("Location", found.path)
                     found = b""

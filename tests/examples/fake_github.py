@@ -30,6 +30,7 @@ ROUTES = (
     ("GET", r"/commits/(\w+)/pulls", "pull-requests:read", "pulls_of"),
     ("GET", r"/issues/(\d+)/comments", "pull-requests:read", "list_comments"),
     ("POST", r"/issues/(\d+)/comments", "pull-requests:write", "make_comment"),
+    ("GET", r"/issues/comments/(\d+)", "pull-requests:read", "comment"),
     ("PATCH", r"/issues/comments/(\d+)", "pull-requests:write", "change_comment"),
     ("POST", r"/issues/comments/(\d+)/reactions", "pull-requests:write", "react"),
     ("GET", r"/issues/(\d+)/timeline", "pull-requests:read", "timeline"),
@@ -54,6 +55,7 @@ class FakeGitHub:
         self.tokens: dict[str, dict[str, str]] = {}
         self.pulls: dict[int, dict[str, Any]] = {}
         self.comments: dict[int, list[dict[str, Any]]] = {}
+        self.said: dict[int, dict[str, Any]] = {}
         self.reactions: dict[int, list[str]] = {}
         self.artifacts: list[dict[str, Any]] = []
         self.files: dict[int, bytes] = {}
@@ -81,6 +83,8 @@ class FakeGitHub:
         self.pulls[number] = {
             "number": number,
             "state": "open",
+            "created_at": "2026-03-31T10:00:00Z",
+            "closed_at": None,
             "merged_at": None,
             "merge_commit_sha": None,
             "user": {"login": author},
@@ -97,6 +101,7 @@ class FakeGitHub:
     def merge(self, number: int, commit: str) -> None:
         self.pulls[number] |= {
             "state": "closed",
+            "closed_at": "2026-03-31T13:00:00Z",
             "merged_at": "2026-03-31T13:00:00Z",
             "merge_commit_sha": commit,
         }
@@ -127,7 +132,13 @@ class FakeGitHub:
         self.files[self._number] = data.getvalue()
         self.artifacts = [a for a in self.artifacts if a["name"] != name or a["workflow_run"]["id"] != run_id]
         self.artifacts.append(
-            {"id": self._number, "name": name, "expired": False, "workflow_run": {"id": run_id}}
+            {
+                "id": self._number,
+                "name": name,
+                "expired": False,
+                "created_at": "2026-03-31T12:30:00Z",
+                "workflow_run": {"id": run_id},
+            }
         )
         return f"https://host.example/artifacts/{name}"
 
@@ -192,6 +203,10 @@ class FakeGitHub:
 
     def _list_comments(self, number: str, query: Any, body: Any) -> Answer:
         return 200, self.comments[int(number)]
+
+    def _comment(self, comment: str, query: Any, body: Any) -> Answer:
+        found = self.said.get(int(comment))
+        return (200, found) if found else (404, {"message": "Not Found"})
 
     def _make_comment(self, number: str, query: Any, body: Any) -> Answer:
         if len(body["body"]) > 65_536:

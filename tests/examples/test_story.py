@@ -382,8 +382,9 @@ def it_plans_again_for_a_comment_and_says_no_to_strangers(org, lake, fake):
     fake.people = {"carl": "write", "eve": "read"}
     org.work.fresh()
 
-    def answer(body: str, login: str, job: str = "plan") -> Any:
+    def answer(body: str, login: str, job: str = "plan", now: str | None = None) -> Any:
         payload = comment(7, body, login)
+        fake.said[99] = {**payload["comment"], "body": body if now is None else now}
         return org.github.run(COMMENTS, job, "issue_comment", payload, sha="", ref_name="main")
 
     planned = answer("/lakeplan plan", "carl")
@@ -391,6 +392,8 @@ def it_plans_again_for_a_comment_and_says_no_to_strangers(org, lake, fake):
     assert (fake.runs[run]["attempts"], fake.reactions[99]) == (2, ["+1"])
     stranger = answer("/lakeplan plan", "eve")
     assert (stranger.code, fake.runs[run]["attempts"], fake.reactions[99][-1]) == (4, 2, "-1")
+    edited = answer("/lakeplan plan", "carl", now="/lakeplan plan later")
+    assert (edited.code, fake.runs[run]["attempts"], len(fake.reactions[99])) == (4, 2, 2)
     hostile = answer("/lakeplan plan $(touch evil); `touch evil`", "carl")
     assert (hostile.code, fake.runs[run]["attempts"]) == (0, 2)
     assert not list(org.work.top.parent.rglob("evil"))
@@ -425,8 +428,12 @@ def it_approves_a_mark_for_a_member_of_the_team_who_is_not_its_author(tmp_path, 
     fake.teams["org/data-platform"] = {"ann", "carl"}
     org.github.environments["production"]["secrets"] |= {"LAKEPLAN_TEAM_TOKEN": fake.team_token}
 
-    def approve(login: str) -> Any:
+    def approve(login: str, withdrawn: dict[int, Any] | None = None) -> Any:
         payload = comment(7, f"/lakeplan approve {mark}", login)
+        if withdrawn is not None:
+            fake.said = withdrawn
+        else:
+            fake.said[99] = payload["comment"]
         return org.github.run(
             COMMENTS, "approve", "issue_comment", payload, sha="", ref_name="main", actor=login
         )
@@ -437,6 +444,10 @@ def it_approves_a_mark_for_a_member_of_the_team_who_is_not_its_author(tmp_path, 
     assert "authors cannot approve such marks" in fake.bodies(7)[-1]
     stranger = approve("eve")
     assert (stranger.code, len(fake.bodies(7))) == (4, before + 1)
+    for changed in ({}, {99: {"body": f"not yet: {mark}"}}):
+        withdrawn = approve("carl", changed)
+        assert (withdrawn.code, len(fake.bodies(7))) == (4, before + 1)
+        assert "The comment was edited or deleted" in withdrawn.output
     approved = approve("carl")
     assert approved.code == 0, approved.output
     assert f"<code>{mark}</code> was approved by <code>carl</code>" in fake.bodies(7)[-1]
@@ -486,6 +497,7 @@ def it_tells_the_same_story_on_gitlab(tmp_path, runner, host, handle, lake, fold
                 "target_branch": "main",
                 "source_project_id": 3,
                 "target_project_id": 3,
+                "merged_at": "2026-03-31T13:00:00.000Z",
             }
         ],
         ("GET", "/projects/3/merge_requests/7/approvals"): {"approved_by": [{"user": {"username": "ada"}}]},
@@ -499,7 +511,9 @@ def it_tells_the_same_story_on_gitlab(tmp_path, runner, host, handle, lake, fold
             "ref": "refs/merge-requests/7/head",
             "sha": head,
         },
-        ("GET", "/projects/3/pipelines/50/jobs"): [{"id": 5, "name": "plan", "artifacts": [{}]}],
+        ("GET", "/projects/3/pipelines/50/jobs"): [
+            {"id": 5, "name": "plan", "artifacts": [{}], "finished_at": "2026-03-31T12:30:00.000Z"}
+        ],
     }
     validated = gitlab.run("validate", **mine)
     assert validated.code == 0, validated.output

@@ -28,7 +28,9 @@ ONCE = RetryPolicy(tries=1)
 OURS = {"full_name": "org/trees"}
 PULL = {
     "number": 7,
-    "merged_at": "now",
+    "created_at": "2026-03-31T11:00:00Z",
+    "closed_at": "2026-03-31T13:00:00Z",
+    "merged_at": "2026-03-31T13:00:00Z",
     "merge_commit_sha": MERGE,
     "head": {"sha": HEAD, "ref": "change", "repo": OURS},
     "base": {"ref": "main"},
@@ -101,7 +103,7 @@ class DescribeGitHub:
                 host.answers["GET", f"/repos/org/trees/actions/runs/{run_id}"] = {**RUN, **differs}
                 name = f"lakeplan-7-{HEAD}"
                 artifact = {"id": number, "name": name, "expired": False, "workflow_run": {"id": run_id}}
-                listed.append({**artifact, **changes})
+                listed.append({**artifact, "created_at": "2026-03-31T12:30:00Z", **changes})
                 path = f"/repos/org/trees/actions/artifacts/{number}/zip"
                 host.answers["GET", path] = Elsewhere(f"{host.url}/store/{number}")
                 host.answers["GET", f"/store/{number}"] = zipped(plan_json=str(number).encode())
@@ -185,6 +187,64 @@ class DescribeGitHub:
         host.answers["GET", "/repos/org/trees/issues/6/timeline"] = [event]
         with pytest.raises(NoPlan):
             find()
+
+    @pytest.mark.parametrize(
+        ("began", "closed", "refused"),
+        [
+            ("11:30", "12:30", True),
+            ("11:30", "11:59", True),  # a run begins with a delay
+            ("11:30", None, True),
+            ("11:30", "11:50", False),
+            ("12:01", "12:30", False),
+        ],
+    )
+    @pytest.mark.parametrize("base", ["evil", "main"])
+    def it_takes_no_run_of_another_pull_request_that_has_another_commit_now(
+        self, host, find, artifacts, began, closed, refused, base
+    ):
+        """It proposed our commit to another branch, got one more commit, and was closed. Its run can upload a
+        plan under our name, also later, when somebody runs it again."""
+        artifacts({})
+        other = {
+            **PULL,
+            "number": 6,
+            "merged_at": None,
+            "created_at": f"2026-03-31T{began}:00Z",
+            "closed_at": closed and f"2026-03-31T{closed}:00Z",
+            "head": {**PULL["head"], "sha": "c3" * 20},
+            "base": {"ref": base},
+        }
+        host.answers["GET", "/repos/org/trees/pulls"] = [PULL, other]
+        moved = [{"event": "base_ref_changed", "created_at": "2026-03-31T12:20:00Z"}] * (base == "main")
+        host.answers["GET", "/repos/org/trees/issues/6/timeline"] = moved
+        if refused:
+            with pytest.raises(NoPlan, match="there is no plan"):
+                find()
+        else:
+            assert find() == "1"
+
+    @pytest.mark.parametrize(("second", "refused"), [("13:00:00", False), ("13:00:01", True)])
+    def it_takes_no_plan_that_was_made_after_the_merge(self, find, artifacts, second, refused):
+        """Somebody ran the plan's job again, and the new plan lists more deletions than the review saw."""
+        artifacts({}, created_at=f"2026-03-31T{second}Z")
+        if refused:
+            with pytest.raises(NoPlan, match="from before the merge"):
+                find()
+        else:
+            assert find() == "1"
+
+    def it_reads_all_pages_even_if_one_is_not_full(self, host, find, artifacts):
+        """A host leaves out what is hidden, such as what a suspended user wrote."""
+        artifacts({})
+        event = {"event": "base_ref_changed", "created_at": "2026-03-31T12:30:00Z"}
+        host.short["/repos/org/trees/issues/7/timeline"] = [[{"event": "committed"}], [], [event]]
+        with pytest.raises(NoPlan):
+            find()
+
+    def it_stops_reading_pages_that_do_not_end(self, host, github):
+        host.short["/repos/org/trees/issues/7/comments"] = [[]] * 101
+        with pytest.raises(HostError, match="more than the limit"):
+            github.own_comment(7, BODY)
 
     @pytest.mark.parametrize(
         ("moment", "refused"), [("2026-03-31T11:59:59Z", False), ("2026-03-31T12:30:00Z", True)]
@@ -338,6 +398,7 @@ class DescribeGitLab:
                 "target_branch": "main",
                 "source_project_id": 3,
                 "target_project_id": 3,
+                "merged_at": "2026-03-31T13:00:00.000Z",
             }
         ]
         return GitLab.of(environment, ONCE)
@@ -390,6 +451,7 @@ class DescribeGitLab:
                     {"id": 600 + n, "name": "evil", "artifacts": [{}]},
                     {"id": 700 + n, "name": "plan", "artifacts": []},
                 ]
+                jobs = [{**job, "finished_at": "2026-03-31T12:30:00.000Z"} for job in jobs]
                 host.answers["GET", f"/projects/3/pipelines/{50 + n}/jobs"] = jobs
                 host.answers["GET", f"/projects/3/jobs/{500 + n}/artifacts/lakeplan-results/plan.json"] = {
                     "n": n
@@ -458,6 +520,14 @@ class DescribeGitLab:
         pipelines({})
         host.answers["GET", "/projects/3/merge_requests/7/versions"] = versions
         assert self.found(gitlab, tmp_path) is None
+
+    @pytest.mark.parametrize("finished", [None, "2026-03-31T13:00:00.001Z"])
+    def it_takes_no_plan_that_was_made_after_the_merge(self, host, gitlab, pipelines, tmp_path, finished):
+        pipelines({})
+        again = {"id": 800, "name": "plan", "artifacts": [{}], "finished_at": finished}
+        jobs = host.answers["GET", "/projects/3/pipelines/50/jobs"]
+        host.answers["GET", "/projects/3/pipelines/50/jobs"] = [again, *jobs]
+        assert self.found(gitlab, tmp_path) == 0
 
     def it_fetches_the_objects_beside_the_plan(self, host, gitlab, pipelines, tmp_path):
         pipelines({})

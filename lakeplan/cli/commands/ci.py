@@ -201,6 +201,11 @@ class Pipeline:
         if asked is None:
             _say("The comment contains no lakeplan command.")
             return ExitCode.OK
+        if not host.is_unchanged(host.event["comment"]):
+            text = "The comment was edited or deleted, so its command was not run."
+            _say(text)
+            self._write_outputs(ExitCode.REFUSED, summary=text)
+            return ExitCode.REFUSED
         try:
             answer = plan_again(host, asked, workflow) if asked.name == PLAN else self._approve(host, asked)
         except NotAllowed as error:
