@@ -23,6 +23,7 @@ from lakeplan.lakefs.protocols import BranchReader
 from lakeplan.retention import keep
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds, hold_problem
+from lakeplan.review.claims import check_claims
 from lakeplan.review.selection import read_all_refs
 from lakeplan.values.branches import (
     AWAITS_NOTICE,
@@ -445,6 +446,8 @@ class Keeping:
                 where=self._survey.desired.key,
                 hint="Run the command again. Ages of the new repository's branches count from the next run.",
             )
+        # Another tree may have exemptions and holds for this repository.
+        check_claims(branches.metadata(name), self._survey.desired.tree, self._survey.desired.key)
         return _Snapshot(
             began,
             repository,

@@ -39,6 +39,7 @@ from lakeplan.errors import (
 from lakeplan.plan.attempts import Job, RulesAttempt
 from lakeplan.plan.pins import PinInspection, PinOptions, inspect_pins
 from lakeplan.retention.graph import CommitGraph
+from lakeplan.review.claims import check_claims
 from lakeplan.review.run import PINS, Applied, Outcome, PinSync, WritableServer, read_back
 from lakeplan.review.selection import read_all_refs
 from lakeplan.values.branches import LiveBranch
@@ -278,6 +279,7 @@ class PinnedRulesAttempt(RulesAttempt):
         """Reads everything again and judges every state of the change. Raises GateRefused if one would keep
         less, and StalePlan if rules or pins differ from those written."""
         name, change = self.repository.name, self._inspection.change
+        check_claims(connection.reader.metadata(name), self._pins.desired.tree, self.repository.key)
         rules = self._target if self._retiring else self._expected
         refs, _ = read_all_refs(connection.reader, name, read_only=False)
         there = set(refs.branches)

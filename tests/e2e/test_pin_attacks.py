@@ -157,7 +157,8 @@ class DescribeASecondWriter:
         assert world.lakeplan(("pins", "sync")).code == 0
         assert set(hidden(world)) == {pinned, pin_of(commits[0])}
 
-    def it_inspects_again_while_deletions_take_long(self, world, pinned, commits, monkeypatch):
+    @pytest.mark.parametrize("is_taken_over", [False, True])
+    def it_inspects_again_while_deletions_take_long(self, world, pinned, commits, monkeypatch, is_taken_over):
         world.override("tag-loss", "expired-objects")
         world.api.tag(REPOSITORY, "v0", commits[0])
         applied(world)
@@ -173,8 +174,12 @@ class DescribeASecondWriter:
         def act() -> None:
             nonlocal passed
             passed = 60
-            world.api.tag(REPOSITORY, "v0", commits[0])
-            world.api.tag(REPOSITORY, "v1", commits[1])
+            if is_taken_over:
+                claim = {"metadata": {"lakeplan.tree.team-b": "2026-01-01T00:00:00Z"}}
+                world.api.call("POST", f"{PATH}/metadata", json=claim)
+            else:
+                world.api.tag(REPOSITORY, "v0", commits[0])
+                world.api.tag(REPOSITORY, "v1", commits[1])
 
         monkeypatch.setattr("lakeplan.cli.process.datetime", Clock)
         self.between(world, monkeypatch, "DELETE", act)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -82,6 +83,29 @@ class DescribeDeletion:
 
         lake.handle.faults.lose_next(None, "DELETE .*/branches/feature-", open_pull_request)
         lake.branches("run")
+        assert len(lake.live()) == 2
+
+    @pytest.mark.parametrize("name", ["name: team-a\n", ""])
+    def it_stops_when_another_tree_takes_the_repository_over_during_the_run(self, lake, monkeypatch, name):
+        lake.write("lakeplan.yaml", (lake.tree / "lakeplan.yaml").read_text() + name)
+        lake.observed("feature-1", "feature-2")
+        passed = 0
+
+        class Clock(datetime):
+            @classmethod
+            def now(cls, tz=None):
+                return datetime.now(tz) + timedelta(seconds=passed)
+
+        def take_over():
+            nonlocal passed
+            passed = 60
+            body = {"metadata": {"lakeplan.tree.team-b": "2026-01-01T00:00:00Z"}}
+            lake.api.call("POST", "/repositories/analytics/metadata", json=body)
+
+        monkeypatch.setattr("lakeplan.cli.process.datetime", Clock)
+        lake.handle.faults.lose_next(204, "DELETE .*/branches/feature-", take_over)
+        result = lake.branches("run")
+        assert "another tree manages this repository: 'team-b'" in result.out
         assert len(lake.live()) == 2
 
     def it_keeps_protected_branches_which_the_server_would_let_be_deleted(self, lake):
