@@ -185,6 +185,7 @@ class Asked:
     url: str
 
 
+@reads_answers
 def asked_in(event: Mapping[str, Any]) -> Asked | None:
     """Return the command in a new comment on a pull request, or None."""
     comment, issue = event.get("comment") or {}, event.get("issue") or {}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lakeplan.cli.commands.ci import Pipeline
 from lakeplan.hosts.comments import (
     APPROVE,
     PLAN,
@@ -50,6 +51,15 @@ def it_reads_no_fork_from_a_damaged_event(pull: object, tmp_path: Path) -> None:
     }
     with pytest.raises(HostError, match="unexpected response"):
         GitHub.of(environ).is_fork()
+
+
+@pytest.mark.parametrize("wrong", [{"comment": [1]}, {"issue": "x"}, {}])
+def it_reads_no_command_from_a_damaged_event(wrong: Any) -> None:
+    """It ended ``ci answer`` with an unexpected AttributeError or KeyError."""
+    whole = event("/lakeplan plan")
+    del whole["comment"]["created_at"]
+    with pytest.raises(HostError, match="unexpected response"):
+        asked_in({**whole, **wrong})
 
 
 class DescribeReading:
@@ -252,3 +262,38 @@ class DescribeTheMerge:
         with pytest.raises(NotAllowed, match="author"):
             self.request(github, login="ann", number=8)
         assert self.request(github, number=8).number == 8
+
+
+class DescribeStatus:
+    def it_is_that_of_all_pull_requests_of_a_push(self, fake, tmp_path, monkeypatch):
+        """They share the commit: a later one that was applied hid that an earlier one was not. Other trees
+        of the git repository have a status each."""
+        for number, branch, commit in ((7, "change", MERGE), (8, "other", "c3" * 20)):
+            fake.open_pull(number, HEAD, branch)
+            fake.merge(number, commit)
+        run = fake.begin_run(8, path=MAIN, event="pull_request")
+        fake.upload(f"lakeplan-8-{HEAD}", {"plan.json": b"{}"}, run)
+        (tmp_path / "event.json").write_text(json.dumps({"commits": [{"id": MERGE}, {"id": "c3" * 20}]}))
+        rights = {"actions": "read", "pull-requests": "write", "statuses": "write"}
+        environ = {
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_API_URL": fake.url,
+            "GITHUB_REPOSITORY": "org/trees",
+            "GITHUB_TOKEN": fake.token(rights),
+            "GITHUB_SHA": "c3" * 20,
+            "GITHUB_REF_NAME": "main",
+            "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
+            "GITHUB_WORKFLOW_REF": f"org/trees/{MAIN}@refs/heads/main",
+        }
+        monkeypatch.chdir(tmp_path)
+
+        def applied(self, *_words: str, **_named: Any) -> int:
+            (self.into / "8/result.md").write_text("<!-- lakeplan:apply:retention -->\n")
+            (self.into / "8/apply.json").write_text('{"end": "applied"}')
+            return 0
+
+        monkeypatch.setattr(Pipeline, "_run", applied)
+        assert Pipeline(Path("retention"), tmp_path / "into", environ=environ).apply() == 1
+        (status,) = fake.statuses
+        assert (status["state"], status["context"]) == ("failure", "lakeplan/apply retention")
+        assert status["description"] == "#7 has no plan, #8 applied"

@@ -117,7 +117,7 @@ class Pipeline:
             passed = not plan.blocked and not any(r.failure for r in plan.repositories)
         for line in put_plan_comment(host, number, body, marker(tree_prefix(self.tree))):
             _say(line)
-        host.set_status(host.head(), STATUS, passed=passed, text=self._summary())
+        host.set_status(host.head(), self._status(STATUS), passed=passed, text=self._summary())
         return ExitCode.OK
 
     # ---- apply
@@ -137,14 +137,29 @@ class Pipeline:
             done, end = self._apply_one(host, request)
             codes.append(done)
             results.append(f"{host.sign}{request.number} {end}")
-        try:
-            if self.comments:
-                put_plan_comment(host, None, "", marker(tree_prefix(self.tree)))
-        except HostError as error:
-            _say(f"The comments on open pull requests were not updated: {error}")
         worst = max(codes)
+        if self.comments:
+            worst = self._report(host, worst, ", ".join(results))
         self._write_outputs(worst, summary=", ".join(results), plan=f"{merged[-1].number}/{PLAN_FILE}")
         return worst
+
+    def _report(self, host: Host, worst: int, text: str) -> int:
+        """Updates comments on open pull requests, and sets the status of the pushed commit, which all pull
+        requests of the push share. Returns the exit code."""
+        try:
+            put_plan_comment(host, None, "", marker(tree_prefix(self.tree)))
+        except HostError as error:
+            _say(f"The comments on open pull requests were not updated: {error}")
+        try:
+            host.set_status(host.head(), self._status(f"{STATUS}/apply"), passed=not worst, text=text)
+        except HostError as error:
+            _say(f"The result was not posted: {error}\n{error.hint}")
+            return worst or int(ExitCode.ERROR)
+        return worst
+
+    def _status(self, name: str) -> str:
+        """The name of a status of this tree. Other trees in the git repository have others."""
+        return f"{name} {tree_prefix(self.tree)}".rstrip()
 
     def _apply_one(self, host: Host, request: Request) -> tuple[int, str]:
         folder = self.into / str(request.number)
@@ -174,9 +189,6 @@ class Pipeline:
             return done, end
         try:
             put_comment(host, request.number, body)
-            host.set_status(
-                host.head(), f"{STATUS}/apply", passed=not done, text=f"{host.sign}{request.number}: {end}"
-            )
         except HostError as error:
             _say(f"The result was not posted: {error}\n{error.hint}")
             done = done or int(ExitCode.ERROR)
