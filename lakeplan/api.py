@@ -44,7 +44,7 @@ from lakeplan.values.plan_document import load_plan, needs_objects_file, with_ob
 from lakeplan.values.progress import Silent
 from lakeplan.values.records import moment_of
 from lakeplan.values.repository import AddressType, Branch, Commit, Entry, RangeInfo, Refs, Tag
-from lakeplan.values.rules import GcRules
+from lakeplan.values.rules import GcRules, rules_from_body
 from lakeplan.values.shown_records import RECORD
 
 __all__ = [
@@ -149,7 +149,8 @@ def judge(
 ) -> Mapping[str, CommitVerdict]:
     """The verdict on every commit, by commit id, at ``as_of`` (aware) with the server in ``zone``. Needs no
     Spark and no server. Raises LakeplanError for an impossible history: a HEAD that is missing, a
-    commit that is its own ancestor."""
+    commit that is its own ancestor. Raises UsageError for days that are not of type int."""
+    _check_days(rules)
     graph = CommitGraph.from_refs(refs)
     server = server_verdict(graph, rules, as_of, zone)
     documented = documented_verdict(graph, rules, as_of, zone)
@@ -164,6 +165,14 @@ def judge(
         )
         for n, id in enumerate(graph.ids)
     }
+
+
+def _check_days(rules: GcRules) -> None:
+    """Raises UsageError for days that no server can store. NaN from a table would expire everything."""
+    try:
+        rules_from_body(rules.to_body())
+    except ValueError as error:
+        raise UsageError(f"impossible GC rules: {error}", hint="Use days of type int.") from None
 
 
 def read_refs(namespace: str, *, endpoint_url: str | None = None, region: str | None = None) -> Refs:
@@ -280,10 +289,16 @@ def simulate(
     """The document of ``lakeplan simulate`` (``schemas/simulate.v1.json``) for a namespace with a refs dump.
     With ``output`` Parquet tables are written there. ``as_of`` is aware. Nothing is cached.
 
-    Raises UsageError for the output, StorageError and FormatError for what cannot be read, SimulationFailed
-    when Spark stops. There is no partial answer.
+    Raises UsageError for rules, ages or an output that the command refuses, StorageError and FormatError for
+    what cannot be read, SimulationFailed when Spark stops. There is no partial answer.
     """
     sets = [RuleSet(RULES, rules)] + ([] if compare is None else [RuleSet(COMPARE, compare)])
+    for one in sets:
+        _check_days(one.rules)
+    if min(options.min_age, options.max_uncommitted_age) < timedelta():
+        raise UsageError(
+            "min_age and max_uncommitted_age must not be negative", hint="Use timedelta(days=1)."
+        )
     request = SimulateRequest(
         rule_sets=tuple(sets),
         as_of=as_of,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lakeplan.api import judge, read_entries, read_refs
-from lakeplan.errors import LakeplanError, StorageNotFound
+from lakeplan.errors import LakeplanError, StorageNotFound, UsageError
 from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import GcRules
 from tests.simulation.namespaces import NOW, History, Snapshot, entry, write_namespace
@@ -44,6 +45,13 @@ class DescribeJudge:
             found = judge(history, GcRules(days), NOW)["a"].kept_until
             assert found is not None
             assert datetime.min.replace(tzinfo=UTC) <= found <= datetime.max.replace(tzinfo=UTC)
+
+    @pytest.mark.parametrize("days", [float("nan"), 7.5, "7", None, 2**40])
+    def it_refuses_days_that_no_server_stores(self, days: Any) -> None:
+        history = refs(commit("a", 90), commit("b", 40, "a"), main="b")
+        for rules in (GcRules(days), GcRules(7, {"main": days})):
+            with pytest.raises(UsageError, match=r"impossible GC rules: .*retention_days"):
+                judge(history, rules, NOW)
 
     def it_refuses_a_history_that_lacks_a_head(self) -> None:
         with pytest.raises(LakeplanError, match="HEAD gone of branch main is missing"):
