@@ -267,7 +267,7 @@ class DescribeTheMerge:
 class DescribeStatus:
     def it_is_that_of_all_pull_requests_of_a_push(self, fake, tmp_path, monkeypatch):
         """They share the commit: a later one that was applied hid that an earlier one was not. Other trees
-        of the git repository have a status each."""
+        of the git repository have a status each. Files of the runner that cannot be written stop nothing."""
         for number, branch, commit in ((7, "change", MERGE), (8, "other", "c3" * 20)):
             fake.open_pull(number, HEAD, branch)
             fake.merge(number, commit)
@@ -285,6 +285,7 @@ class DescribeStatus:
             "GITHUB_EVENT_PATH": str(tmp_path / "event.json"),
             "GITHUB_WORKFLOW_REF": f"org/trees/{MAIN}@refs/heads/main",
         }
+        environ |= {"GITHUB_STEP_SUMMARY": str(tmp_path / "none/x"), "GITHUB_OUTPUT": str(tmp_path)}
         monkeypatch.chdir(tmp_path)
 
         def applied(self, *_words: str, **_named: Any) -> int:

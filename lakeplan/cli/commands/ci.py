@@ -297,20 +297,25 @@ class Pipeline:
 
     def _write_outputs(self, done: int, *, summary: str, **files: str) -> None:
         """Writes the outputs of the step, one line each, if the host has such outputs."""
-        output = self.environ.get("GITHUB_OUTPUT")
-        if not output:
-            return
         values = {"exit-code": str(done), "summary": " ".join(summary.split())}
         values |= {name: self._at(file) for name, file in files.items() if self._has(file)}
-        with open(output, "a", encoding="utf-8") as file:
-            file.writelines(f"{name}={safe_lines(value)}\n" for name, value in values.items())
+        lines = (f"{name}={safe_lines(value)}\n" for name, value in values.items())
+        self._append("GITHUB_OUTPUT", "".join(lines))
 
     def _show(self, text: str) -> None:
         """Adds Markdown to the job's page on GitHub."""
-        page = self.environ.get("GITHUB_STEP_SUMMARY")
-        if page:
-            with open(page, "a", encoding="utf-8") as file:
+        self._append("GITHUB_STEP_SUMMARY", text)
+
+    def _append(self, name: str, text: str) -> None:
+        """Appends to the file that a variable of the host names. An apply goes on if that fails."""
+        path = self.environ.get(name)
+        if not path:
+            return
+        try:
+            with open(path, "a", encoding="utf-8") as file:
                 file.write(text)
+        except OSError as error:
+            _say(f"Cannot write to the file in {name}: {error.strerror}")
 
 
 def split_arguments(text: str) -> list[str]:
