@@ -136,7 +136,9 @@ class GitLab:
             int(job["id"])
             for listed in self.client.pages(f"{self._project}/merge_requests/{request.number}/pipelines")
             if self._is_ours(int(listed["id"]), request, since)
-            for job in self.client.pages(f"{self._project}/pipelines/{int(listed['id'])}/jobs")
+            for job in self.client.pages(
+                f"{self._project}/pipelines/{int(listed['id'])}/jobs?include_retried=true"
+            )
             if job["name"] == JOB and job["artifacts"] and request.saw(job["finished_at"])
         ]
         if not jobs:

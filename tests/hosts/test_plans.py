@@ -528,6 +528,9 @@ class DescribeGitLab:
         jobs = host.answers["GET", "/projects/3/pipelines/50/jobs"]
         host.answers["GET", "/projects/3/pipelines/50/jobs"] = [again, *jobs]
         assert self.found(gitlab, tmp_path) == 0
+        # Without this, GitLab lists only the new job.
+        (asked,) = [path for _, path, *_ in host.calls if "/pipelines/50/jobs" in path]
+        assert "include_retried=true" in asked
 
     def it_fetches_the_objects_beside_the_plan(self, host, gitlab, pipelines, tmp_path):
         pipelines({})
