@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
@@ -17,7 +17,7 @@ from lakeplan.review import ceiling
 from lakeplan.review.checks import not_run, unjudged
 from lakeplan.review.differences import action_of
 from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates
-from lakeplan.review.history import RunFilter, RunRecord, list_runs, runs_since
+from lakeplan.review.history import RunFilter, RunRecord, RunSince, list_runs, runs_since
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
@@ -338,14 +338,15 @@ def _replayed(
     what a newer tree protects. The latter is also true of an old job that runs late, with the tree that was
     planned."""
     planned = reviewed.as_of - ceiling.CLOCK_SKEW
-    others = _other_trees(reviewed.as_of, state, own) if options.sweep else frozenset()
     left = {
         r.key: r.config_hash
         for r in concerned
         if options.sweep or _is_applied_since(r.key, r.config_hash, planned, state)
     }
     later, problems, newer = dict[str, str](), list[str](), dict[str | None, str]()
-    for since in runs_since(state, planned) if left else ():
+    runs = runs_since(state, planned) if left else []
+    others = _other_trees(runs, reviewed.as_of, state, own) if options.sweep else frozenset()
+    for since in runs:
         if (run := since.record) is None:
             why = (
                 f"the state's record {since.key} is damaged, and could be that of an earlier run of this plan"
@@ -369,31 +370,27 @@ def _replayed(
                 problems.append(f"{key}: {tried}, but since then, {why}")
     if newer:
         # A job may still have had the tree that was applied before the plan.
-        newer.pop(_tree_before(reviewed.as_of, state, others), None)
+        last = next(_before(reviewed.as_of, state, own.tree_name), None)
+        newer.pop((last and last.tree_digest) or "", None)
     for run_id in [*newer.values()][:1]:
         why = f"the plan was made with the same commit of the tree, but since then, run {run_id} has applied"
         problems += [f"{key}: {why} another tree" for key in sorted(left)]
     return problems
 
 
-def _applies_before(moment: datetime, state: StateReader) -> list[RunRecord]:
-    runs = list_runs(state, RunFilter(kinds=frozenset({"apply"})), limit=1_000).runs
-    return [run for run in runs if run.started_at < moment]
+def _before(moment: datetime, state: StateReader, tree: str = "") -> Iterator[RunRecord]:
+    """The applies that began before a moment, newest first. ``tree`` is as in ``RunFilter``."""
+    wanted = RunFilter(kinds=frozenset({"apply"}), tree=tree)
+    return (run for run in list_runs(state, wanted, limit=1_000).runs if run.started_at < moment)
 
 
-def _other_trees(moment: datetime, state: StateReader, own: Run) -> frozenset[str]:
-    """The names of trees other than this run's that shared the state before a moment. What they manage, they
-    claim. A name that is newer may be this tree's new one."""
-    if not own.tree_name:
+def _other_trees(runs: Iterable[RunSince], moment: datetime, state: StateReader, own: Run) -> frozenset[str]:
+    """The names of trees other than this run's that have applied before a moment and in ``runs``. What they
+    manage, they claim. A name that is newer may be this tree's new one."""
+    names = {since.record.tree_name for since in runs if since.record} - {"", own.tree_name}
+    if not (names and own.tree_name):
         return frozenset()
-    return frozenset(run.tree_name for run in _applies_before(moment, state)) - {"", own.tree_name}
-
-
-def _tree_before(moment: datetime, state: StateReader, others: frozenset[str]) -> str:
-    """The digest of the tree of the last apply that began before a moment, or "" if it is not known. Applies
-    of other trees do not count."""
-    runs = (run for run in _applies_before(moment, state) if run.tree_name not in others)
-    return next((run.tree_digest or "" for run in runs), "")
+    return frozenset(run.tree_name for run in _before(moment, state)) & names
 
 
 def _is_applied_since(key: str, config_hash: str, moment: datetime, state: StateReader) -> bool:
