@@ -212,11 +212,7 @@ def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_serv
     plan = json.loads(Path(planned.outputs["plan"]).read_text())
     assert (plan["tree_commit"], plan["base"]) == (merge, work.sh("git rev-parse HEAD^1"))
     (status,) = fake.statuses
-    assert (status["commit"], status["state"], status["context"]) == (
-        head,
-        "success",
-        f"lakeplan {folder}".removesuffix(" ."),
-    )
+    assert (status["commit"], status["state"], status["context"]) == (head, "success", "lakeplan")
     assert lake.rules == {"*": 365, "main": 365}
 
     # On merge that file is found by pull request and head commit, and applied; the result comes back.
@@ -241,7 +237,7 @@ def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_serv
     result = fake.bodies(7)[1]
     assert result.startswith(f"<!-- lakeplan:apply:{folder} -->")
     assert ":white_check_mark: applied (1 applied)" in result
-    assert fake.statuses[-1]["context"] == f"lakeplan/apply {folder}".removesuffix(" .")
+    assert fake.statuses[-1]["context"] == "lakeplan/apply"
     assert "applied" in fake.statuses[-1]["description"]
     assert "server-edited" not in org.drift().output
 

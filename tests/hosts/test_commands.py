@@ -296,5 +296,5 @@ class DescribeStatus:
         monkeypatch.setattr(Pipeline, "_run", applied)
         assert Pipeline(Path("retention"), tmp_path / "into", environ=environ).apply() == 1
         (status,) = fake.statuses
-        assert (status["state"], status["context"]) == ("failure", "lakeplan/apply retention")
+        assert (status["state"], status["context"]) == ("failure", "lakeplan/apply")
         assert status["description"] == "#7 has no plan, #8 applied"

@@ -117,7 +117,7 @@ class Pipeline:
             passed = not plan.blocked and not any(r.failure for r in plan.repositories)
         for line in put_plan_comment(host, number, body, marker(tree_prefix(self.tree))):
             _say(line)
-        host.set_status(host.head(), self._status(STATUS), passed=passed, text=self._summary())
+        host.set_status(host.head(), STATUS, passed=passed, text=self._summary())
         return ExitCode.OK
 
     # ---- apply
@@ -151,15 +151,11 @@ class Pipeline:
         except HostError as error:
             _say(f"The comments on open pull requests were not updated: {error}")
         try:
-            host.set_status(host.head(), self._status(f"{STATUS}/apply"), passed=not worst, text=text)
+            host.set_status(host.head(), f"{STATUS}/apply", passed=not worst, text=text)
         except HostError as error:
             _say(f"The result was not posted: {error}\n{error.hint}")
             return worst or int(ExitCode.ERROR)
         return worst
-
-    def _status(self, name: str) -> str:
-        """The name of a status of this tree. Other trees in the git repository have others."""
-        return f"{name} {tree_prefix(self.tree)}".rstrip()
 
     def _apply_one(self, host: Host, request: Request) -> tuple[int, str]:
         folder = self.into / str(request.number)
