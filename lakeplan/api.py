@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -149,8 +150,8 @@ def judge(
 ) -> Mapping[str, CommitVerdict]:
     """The verdict on every commit, by commit id, at ``as_of`` (aware) with the server in ``zone``. Needs no
     Spark and no server. Raises LakeplanError for an impossible history: a HEAD that is missing, a
-    commit that is its own ancestor. Raises UsageError for days that are not of type int."""
-    _check_days(rules)
+    commit that is its own ancestor. Raises UsageError for days that are not integers."""
+    rules = _checked(rules)
     graph = CommitGraph.from_refs(refs)
     server = server_verdict(graph, rules, as_of, zone)
     documented = documented_verdict(graph, rules, as_of, zone)
@@ -167,12 +168,14 @@ def judge(
     }
 
 
-def _check_days(rules: GcRules) -> None:
-    """Raises UsageError for days that no server can store. NaN from a table would expire everything."""
+def _checked(rules: GcRules) -> GcRules:
+    """Return the rules, with integers of numpy as ints. Raises UsageError for days that no server can store.
+    NaN from a table would expire everything."""
     try:
-        rules_from_body(rules.to_body())
-    except ValueError as error:
-        raise UsageError(f"impossible GC rules: {error}", hint="Use days of type int.") from None
+        branches = {branch: index(days) for branch, days in rules.branches.items()}
+        return rules_from_body(GcRules(index(rules.default_retention_days), branches).to_body())
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"impossible GC rules: {error}", hint="Use days that are integers.") from None
 
 
 def read_refs(namespace: str, *, endpoint_url: str | None = None, region: str | None = None) -> Refs:
@@ -292,9 +295,8 @@ def simulate(
     Raises UsageError for rules, ages or an output that the command refuses, StorageError and FormatError for
     what cannot be read, SimulationFailed when Spark stops. There is no partial answer.
     """
-    sets = [RuleSet(RULES, rules)] + ([] if compare is None else [RuleSet(COMPARE, compare)])
-    for one in sets:
-        _check_days(one.rules)
+    sets = [RuleSet(RULES, _checked(rules))]
+    sets += [] if compare is None else [RuleSet(COMPARE, _checked(compare))]
     if min(options.min_age, options.max_uncommitted_age) < timedelta():
         raise UsageError(
             "min_age and max_uncommitted_age must not be negative", hint="Use timedelta(days=1)."

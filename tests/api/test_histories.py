@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from lakeplan.api import judge, read_entries, read_refs
@@ -50,8 +51,13 @@ class DescribeJudge:
     def it_refuses_days_that_no_server_stores(self, days: Any) -> None:
         history = refs(commit("a", 90), commit("b", 40, "a"), main="b")
         for rules in (GcRules(days), GcRules(7, {"main": days})):
-            with pytest.raises(UsageError, match=r"impossible GC rules: .*retention_days"):
+            with pytest.raises(UsageError, match="impossible GC rules: "):
                 judge(history, rules, NOW)
+
+    def it_takes_integers_of_numpy(self) -> None:
+        history = refs(commit("a", 90), commit("b", 40, "a"), main="b")
+        rules = GcRules(cast(int, np.int64(7)), {"main": cast(int, np.int32(60))})
+        assert judge(history, rules, NOW) == judge(history, GcRules(7, {"main": 60}), NOW)
 
     def it_refuses_a_history_that_lacks_a_head(self) -> None:
         with pytest.raises(LakeplanError, match="HEAD gone of branch main is missing"):
