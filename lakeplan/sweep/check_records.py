@@ -33,6 +33,7 @@ from lakeplan.sweep.finish import runs_of
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.ports import NAMED, Site
 from lakeplan.sweep.records import (
+    deleted,
     mark_ids,
     newest_attempts,
     newest_records,
@@ -61,7 +62,8 @@ class _Run:
 
     def addresses(self, site: Site) -> Iterator[Collection[str]]:
         if self.mark is not None:
-            yield from (copies.keys() for copies in moved(site, self.mark))
+            for data, name in newest_records(site.store, self.mark):
+                yield read_deleted(data, name=name, or_gone=False)
             return
         for stored in site.store.list_objects(self.prefix):
             if stored.key.endswith(".parquet"):
@@ -134,10 +136,8 @@ def check_quarantines(site: Site, state: StateReader) -> list[QuarantineRow]:
             if mark_id in present or _may_have_moved(site, mark_id, swept.get(mark_id)):
                 rows.append(_unreadable(site, mark_id, NO_MARK))
         elif mark.settings.mode == "quarantine":
-            recorded: dict[str, int] = {}
             try:
-                for some in moved(site, mark):
-                    recorded |= some
+                recorded = dict(deleted(site, mark, or_gone=False))
             except FormatError as error:
                 rows.append(_unreadable(site, mark_id, f"{error.where}: {error.message}"))
                 continue
@@ -227,13 +227,6 @@ def _mark(site: Site, mark_id: str) -> Mark | None:
         return read_stored(site.store, mark_id).mark
     except (StorageNotFound, FormatError):
         return None
-
-
-def moved(site: Site, mark: Mark) -> Iterator[dict[str, int]]:
-    """The sizes, by address, of the objects that a sweep deleted or moved, part by part. Objects that were
-    gone already do not count."""
-    for data, name in newest_records(site.store, mark):
-        yield read_deleted(data, name=name, or_gone=False)
 
 
 PIECE = 8 << 20

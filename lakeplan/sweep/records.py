@@ -287,11 +287,13 @@ def newest_records(store: NamespaceReader, mark: Mark) -> Iterator[tuple[bytes, 
             yield store.read(key), f"{store.url}/{key}"
 
 
-def deleted(site: Site, mark: Mark, *, or_failed: bool = False) -> Iterator[tuple[str, int]]:
-    """The addresses and sizes of all objects that are recorded as deleted. ``or_failed``: as
+def deleted(
+    site: Site, mark: Mark, *, or_failed: bool = False, or_gone: bool = True
+) -> Iterator[tuple[str, int]]:
+    """The addresses and sizes of all objects that are recorded as deleted. ``or_failed``, ``or_gone``: as
     ``read_deleted``."""
     for data, name in newest_records(site.store, mark):
-        yield from read_deleted(data, name=name, or_failed=or_failed).items()
+        yield from read_deleted(data, name=name, or_failed=or_failed, or_gone=or_gone).items()
 
 
 def read_summary(store: NamespaceReader, mark_id: str) -> SweepDocument | None:

@@ -28,7 +28,6 @@ from lakeplan.formats.namespace import (
 from lakeplan.review.run import Run, note_step, open_journal, read_back
 from lakeplan.simulation.requests import RecheckRequest
 from lakeplan.state.sweeps import read_sweeps, record_restore
-from lakeplan.sweep.check_records import moved
 from lakeplan.sweep.deleting import KEYS_A_LEASE, still_stored
 from lakeplan.sweep.documents import RestoreDocument
 from lakeplan.sweep.inspection import MOST_NEEDED, needed_now
@@ -224,7 +223,7 @@ def _without_copy(
     """Why selected objects that the sweep moved, and that do not exist, have no copy; or, if a purge may have
     deleted their copies, a note about them."""
     try:
-        recorded = {address for some in moved(site, mark) for address in some}
+        recorded = {address for address, _ in deleted(site, mark, or_gone=False)}
         missing = sorted(a for a in recorded.difference(copies) if wanted is None or wanted.addresses.get(a))
         there = {address for some in batches(missing, FEW) for address in site.store.find(some)}
         lost = [address for address in missing if address not in there]
