@@ -25,6 +25,7 @@ from lakeplan.errors import (
 )
 from lakeplan.lakefs.protocols import BranchWriter
 from lakeplan.review.run import Run, read_back
+from lakeplan.state.clocks import is_recent
 from lakeplan.values.branches import BranchOutlook, Keep
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import Failure, GateResult
@@ -237,8 +238,8 @@ class Deleter:
                 return BranchEnd(outlook, Outcome.GONE, "another user or process deleted it")
             except LakeplanError as error:
                 return BranchEnd(outlook, Outcome.FAILED, str(error))
-            took = (self.run.now() - began).total_seconds()
-            if why is not None or (0 <= took <= FRESH_SECONDS and self.keeping.is_fresh()):
+            in_time = is_recent(began, self.run.now(), FRESH_SECONDS)
+            if why is not None or (in_time and self.keeping.is_fresh()):
                 return why
         text = f"the server took more than {FRESH_SECONDS:.0f} seconds to report what keeps the branch"
         return BranchEnd(outlook, Outcome.FAILED, text)

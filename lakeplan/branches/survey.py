@@ -25,6 +25,7 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keep import active_holds, hold_problem
 from lakeplan.review.claims import check_claims
 from lakeplan.review.selection import read_all_refs
+from lakeplan.state.clocks import is_recent
 from lakeplan.values.branches import (
     AWAITS_NOTICE,
     NEVER_OBSERVED,
@@ -388,10 +389,7 @@ class Keeping:
 
     def is_fresh(self) -> bool:
         """Whether the last answer of ``keeper`` is recent enough for a deletion."""
-        if self._snapshot is None:
-            return False
-        # If the clock was set back, nothing is fresh.
-        return 0 <= (self._now() - self._snapshot.began).total_seconds() <= FRESH_SECONDS
+        return self._snapshot is not None and is_recent(self._snapshot.began, self._now(), FRESH_SECONDS)
 
     def keeper(self, outlook: BranchOutlook) -> Keep | None:
         """Return the reason to keep a branch that the survey would delete, if there is one now. Raises

@@ -24,6 +24,7 @@ from lakeplan.errors import (
 from lakeplan.plan.gather import read_setting
 from lakeplan.review.differences import diff_rules, same_setting, what_changed, with_server_ids
 from lakeplan.review.run import GC, NOT_BEGUN, Applied, Outcome, Run, WritableServer, read_back
+from lakeplan.state.clocks import is_recent
 from lakeplan.state.store import RunJournal, record_applied, record_attempt, record_forecast, record_setting
 from lakeplan.stores.protocols import StateWriter
 from lakeplan.values.plan import ObjectRulesPlan, PoliciesPlan, RepositoryPlan
@@ -228,7 +229,7 @@ class Attempt(ABC, Generic[V]):
 
     def is_fresh(self, checked_at: datetime) -> bool:
         """Whether a value that was checked then need not be read again."""
-        return 0 <= (self.run.now() - checked_at).total_seconds() <= FRESH_SECONDS
+        return is_recent(checked_at, self.run.now(), FRESH_SECONDS)
 
     def _put(self, connection: WritableServer) -> LakeplanError | None:
         """Sends the write once. Returns an error that leaves its outcome open, or None if it was accepted."""

@@ -109,6 +109,11 @@ def clock_warning(server: HasClock, repository: str, now: datetime) -> str | Non
     return None
 
 
+def is_recent(at: datetime, now: datetime, seconds: float) -> bool:
+    """Whether a moment is at most this long ago. If the clock was set back, nothing is recent."""
+    return 0 <= (now - at).total_seconds() <= seconds
+
+
 def store_time(store: SweepStore, key: str, record: Mapping[str, str]) -> datetime:
     """The store's clock: the modification time that a listing shows for a small file, which this function
     writes to ``key``. Listings decide how old objects are. Raises StorageError."""
