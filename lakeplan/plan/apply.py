@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, Literal
 
 from lakeplan.errors import ExitCode, GateRefused, LakeplanError, StalePlan, UsageError
@@ -17,7 +17,7 @@ from lakeplan.review import ceiling
 from lakeplan.review.checks import not_run, unjudged
 from lakeplan.review.differences import action_of
 from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates
-from lakeplan.review.history import RunFilter, RunRecord, RunSince, list_runs, runs_since
+from lakeplan.review.history import RunFilter, RunRecord, RunSince, each_run, runs_since
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
@@ -372,16 +372,18 @@ def _replayed(
         # A job may still have had the tree that was applied before the plan.
         last = next(_before(reviewed.as_of, state, own.tree_name), None)
         newer.pop((last and last.tree_digest) or "", None)
-    for run_id in [*newer.values()][:1]:
+    if newer:
+        run_id = next(iter(newer.values()))
         why = f"the plan was made with the same commit of the tree, but since then, run {run_id} has applied"
         problems += [f"{key}: {why} another tree" for key in sorted(left)]
     return problems
 
 
 def _before(moment: datetime, state: StateReader, tree: str = "") -> Iterator[RunRecord]:
-    """The applies that began before a moment, newest first. ``tree`` is as in ``RunFilter``."""
+    """The applies that began before a moment, newest first, each read when it is needed. ``tree`` is as in
+    ``RunFilter``."""
     wanted = RunFilter(kinds=frozenset({"apply"}), tree=tree)
-    return (run for run in list_runs(state, wanted, limit=1_000).runs if run.started_at < moment)
+    return (run for run in islice(each_run(state, wanted, []), 1_000) if run.started_at < moment)
 
 
 def _other_trees(runs: Iterable[RunSince], moment: datetime, state: StateReader, own: Run) -> frozenset[str]:

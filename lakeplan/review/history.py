@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Final, Literal, TypedDict
 
 from lakeplan.errors import FormatError, LakeplanError, UsageError
@@ -145,21 +146,25 @@ ALL = RunFilter()
 
 def list_runs(state: StateReader, wanted: RunFilter = ALL, *, limit: int | None = None) -> Runs:
     """Return the newest ``limit`` runs, or all."""
-    runs: list[RunRecord] = []
-    damaged = []
+    damaged: list[str] = []
+    runs = tuple(islice(each_run(state, wanted, damaged), limit))
+    return Runs(runs, tuple(damaged))
+
+
+def each_run(state: StateReader, wanted: RunFilter, damaged: list[str]) -> Iterator[RunRecord]:
+    """Yield runs, newest first. A record is read when its run is needed. The keys of records that cannot be
+    read are added to ``damaged``."""
     for run_id in reversed(_run_ids(state)):
         began = began_at(run_id)
-        early = wanted.since and began and began < wanted.since - PLANNING
-        if early or (limit is not None and len(runs) >= limit):
-            break
+        if wanted.since and began and began < wanted.since - PLANNING:
+            return
         try:
             run = _read(state, run_id)
         except LakeplanError:
             damaged.append(f"{_PREFIX}{run_id}.json")
             continue
         if wanted.has(run):
-            runs.append(run)
-    return Runs(tuple(runs), tuple(damaged))
+            yield run
 
 
 @dataclass(frozen=True)

@@ -395,17 +395,22 @@ class ApplyFlow:
         older jobs notice a new tree. Claims the repositories."""
         state = self.session.state()
         recorded = record_baselines(plan.repositories, state, self.run, self.session.reader, at=plan.as_of)
-        own = RunFilter(kinds=frozenset({"apply"}), tree=self.run.tree_name)
-        is_new = any(run.tree_digest != self.run.tree_digest for run in list_runs(state, own, limit=1).runs)
+        note = ""
+        if recorded.repositories or self._is_new_tree():
+            note = note_baselines(self._journal(plan), recorded, self.run)
         notes = (
             recorded.note,
-            note_baselines(self._journal(plan), recorded, self.run)
-            if recorded.repositories or is_new
-            else "",
+            note,
             claim_all(plan.repositories, self.session.tree.name, self.session.connection, self.run),
         )
         for text in filter(None, notes):
             say(stderr(no_color=self.outputs.no_color), text)
+
+    def _is_new_tree(self) -> bool:
+        """Whether the last apply had other files of the tree."""
+        own = RunFilter(kinds=frozenset({"apply"}), tree=self.run.tree_name)
+        last = list_runs(self.session.state(), own, limit=1).runs
+        return any(run.tree_digest != self.run.tree_digest for run in last)
 
     def _checks(self) -> PlanChecks:
         today = self.run.now().date()
