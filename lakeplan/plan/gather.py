@@ -164,12 +164,12 @@ class _Settings:
         if not others or not policies or read_only:
             return sentences
         needed: dict[str, str] = {}
+        metadata_of = cache(self.reader.metadata_reader)
         for until in {hold.until for hold in others}:  # a hold needs no branch that goes after its end
             until_then = [hold for hold in others if hold.until == until]
             going = deleted_while_held(until_then[:1], branches, policies, as_of, default_branch=default)
             if going:
-                metadata = self.reader.metadata_reader(self.desired.name)
-                kept = held_branches(until_then, self.read_refs(), going, metadata)
+                kept = held_branches(until_then, self.read_refs(), going, metadata_of(self.desired.name))
                 needed |= {name: going[name].verdict.policy or "" for name in kept}
         return (
             *sentences,
