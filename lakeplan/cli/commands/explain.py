@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 from zoneinfo import ZoneInfo
@@ -42,6 +42,8 @@ from lakeplan.values.repository import Refs, Repository, StoredObject
 from lakeplan.values.sweep import HeldCommit
 
 DAY = timedelta(hours=24)
+MarkedStore = Callable[[], SweepStore | None]
+"""Opens the storage of a repository that has marks. Raises LakeplanError."""
 NO_RUN = (
     "no list of uncommitted addresses was found, so lakeplan cannot determine which objects are uncommitted"
 )
@@ -66,10 +68,11 @@ def live_world(
         rule_sets.append(proposed)
     book = Addresses((repository.storage_namespace,))
     zone = ZoneInfo(session.tree.servers[server].time_zone)
-    known = known_of(session, server, repository, refs, other_repositories=other_repositories)
+    marked = cache(partial(_marked_store, session, server, repository))
+    known = known_of(session, server, repository, refs, marked, other_repositories=other_repositories)
     notes = [f"not inspected: {one}" for one in blind_to]
     if (desired := session.tree.find(server, name)) is not None:
-        recorded, note = _recorded(session, server, repository, desired)
+        recorded, note = _recorded(marked, desired, session.as_of)
         newest = newest_kept(desired, zone, graph, _pins_of(graph))
         known, notes = replace(known, newest=newest, recorded=recorded), [*notes, *note]
     return World(
@@ -171,7 +174,13 @@ def _stored(namespace: NamespaceReader, address: str) -> StoredObject | None:
 
 
 def known_of(
-    session: Session, server: str, repository: Repository, refs: Refs, *, other_repositories: bool
+    session: Session,
+    server: str,
+    repository: Repository,
+    refs: Refs,
+    marked: MarkedStore,
+    *,
+    other_repositories: bool,
 ) -> Known:
     """Return what a tree adds to the facts about a repository. It opens the storage and reads other
     repositories only if the answer needs them."""
@@ -181,34 +190,34 @@ def known_of(
         holds=() if desired is None else desired.holds,
         protected_tags=() if desired is None else desired.kept_tags,
         min_age_seconds=None if desired is None else desired.sweep.min_age_seconds,
-        marks=partial(_marks, session, server, repository),
+        marks=partial(_marks, marked, session, f"{server}/{repository.id}"),
         others=partial(_others, session, server, repository) if other_repositories else None,
     )
 
 
 def _marks(
-    session: Session, server: str, repository: Repository, addresses: Collection[str]
+    marked: MarkedStore, session: Session, key: str, addresses: Collection[str]
 ) -> tuple[Mapping[str, Sequence[TraceRow]], Sequence[str]]:
     try:
-        if (store := _marked_store(session, server, repository)) is None:
+        if (store := marked()) is None:
             return {}, ()
         from lakeplan.sweep.contents import trace
 
-        return trace(store, session.state(), f"{server}/{repository.id}", addresses)
+        return trace(store, session.state(), key, addresses)
     except LakeplanError as error:
         return {}, (f"the repository's marks could not be searched: {error}",)
 
 
 def _recorded(
-    session: Session, server: str, repository: Repository, desired: DesiredRepository
+    marked: MarkedStore, desired: DesiredRepository, as_of: datetime
 ) -> tuple[Sequence[HeldCommit], Sequence[str]]:
     """What holds kept at earlier marks, with notes."""
     try:
-        if (store := _marked_store(session, server, repository)) is None:
+        if (store := marked()) is None:
             return (), ()
         from lakeplan.sweep.hold_records import recorded_holds
 
-        return recorded_holds(store, desired.holds, session.as_of), ()
+        return recorded_holds(store, desired.holds, as_of), ()
     except LakeplanError as error:
         return (), (f"the records of holds could not be read, so more data may be kept: {error}",)
 
