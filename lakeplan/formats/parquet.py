@@ -35,6 +35,8 @@ _PAGE = Known({5: Known(), 8: Known()})
 _DELTA_BYTE_ARRAY = 7
 """In this encoding values share prefixes, so a small page can hold texts of any size."""
 _BATCH_ROWS = 65_536
+_NO_THREAD = "Failed to launch worker thread"
+"""Part of pyarrow's text when a limit of processes is reached."""
 _TEXT = "BYTE_ARRAY"
 _SHAPES = ((0, 0), (1, 0), (1, 1), (1, 2))
 """How deep a column is in lists and in groups. A list has one or two groups, depending on the writer."""
@@ -83,19 +85,19 @@ def open_parquet(data: bytes, *, exact: bool = False) -> pq.ParquetFile:
 @contextmanager
 def blame_parquet(name: str, message: str) -> Iterator[None]:
     """Raises FormatError that names the file, with ``message`` if it is no Parquet file or lacks a column, or
-    saying which limit it exceeds. Raises another LakeplanError if memory is short, which says nothing about
-    the file."""
+    saying which limit it exceeds. Raises another LakeplanError if memory is short or no thread can start,
+    which says nothing about the file."""
     try:
         yield
-    except MemoryError as error:  # also that of pyarrow, which is an ArrowException
-        raise LakeplanError(
-            "there is not enough memory to read the file",
-            where=name,
-            hint="Run the command where more memory is available. The file may be undamaged.",
-        ) from error
     except limits.TooLarge as error:
         raise FormatError(f"the file exceeds a limit: {error}", where=name, hint=LIMIT_HINT) from None
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+    except (MemoryError, pa.ArrowException, OSError, KeyError, ValueError) as error:
+        if isinstance(error, MemoryError) or _NO_THREAD in str(error):
+            raise LakeplanError(
+                "the memory or the processes of this machine did not suffice to read the file",
+                where=name,
+                hint="Run the command where more memory and processes are available. The file may be undamaged.",
+            ) from error
         raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
 
 

@@ -83,13 +83,13 @@ def restore(
     with lease:
         wanted = None if options == RestoreOptions() else _wanted(site, mark, ports, options)
         copies, sizes = _copies(site, mark, wanted)
-        if not copies:
+        lost, lost_note = _without_copy(site, mark, ports, wanted, copies)
+        if not (copies or lost):
             raise _nothing_to_restore(mark)
         chosen_paths: Mapping[str, bool | None] = (
             dict.fromkeys(copies, True) if wanted is None else wanted.among(copies)
         )
         chosen = sorted(address for address, takes in chosen_paths.items() if takes)
-        lost, lost_note = _without_copy(site, mark, ports, wanted, copies)
         if not (chosen or lost):
             raise UsageError(
                 "no object in quarantine matches the selection",
@@ -222,6 +222,8 @@ def _without_copy(
 ) -> tuple[dict[str, str], str]:
     """Why selected objects that the sweep moved, and that do not exist, have no copy; or, if a purge may have
     deleted their copies, a note about them."""
+    if mark.settings.mode != "quarantine":
+        return {}, ""
     try:
         recorded = {address for address, _ in deleted(site, mark, or_gone=False)}
         missing = sorted(a for a in recorded.difference(copies) if wanted is None or wanted.addresses.get(a))

@@ -432,6 +432,12 @@ class DescribeACopyThatIsGone:
         assert (document["restored"], document["already_there"]) == (1, 0)
         assert (document["failed"], document["failures"]) == (1, {"data/c": module.GONE})
 
+    def it_counts_as_failed_if_no_copy_is_left(self, swept: Case) -> None:
+        (swept.folder / QUARANTINE_PREFIX / "data/a").unlink()
+        document = swept.restore()
+        assert (document["restored"], document["failed"]) == (0, 2)
+        assert document["failures"] == {"data/a": module.GONE, "data/c": module.GONE}
+
     def it_does_not_matter_if_it_is_not_wanted(self, swept: Case) -> None:
         swept.copies("data/e", paths=["y"])
         assert swept.restore(path="y")["failed"] == 0
