@@ -96,7 +96,7 @@ def blame_parquet(name: str, message: str) -> Iterator[None]:
             raise LakeplanError(
                 "the memory or the processes of this machine did not suffice to read the file",
                 where=name,
-                hint="Run the command where more memory and processes are available. The file may be undamaged.",
+                hint="Run the command where more memory and processes are available. The file may be intact.",
             ) from error
         raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
 
