@@ -85,6 +85,7 @@ def this_run(folder: Path, tree: Tree | None = None) -> Run:
 
 
 PULL_REQUEST = "LAKEPLAN_PULL_REQUEST"
+MERGED_AT = "LAKEPLAN_MERGED_AT"
 APPROVED_BY = "LAKEPLAN_APPROVED_BY"
 
 
@@ -96,7 +97,7 @@ def approver_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 def ci_of(environ: Mapping[str, str]) -> dict[str, str]:
     """Return who started the job, its page and its pull request, as GitHub and GitLab report them, or nothing
-    elsewhere. The variable is for a job after the merge, which does not know its pull request."""
+    elsewhere. The variables are for a job after the merge, which does not know its pull request."""
     if environ.get("GITHUB_ACTIONS") == "true":
         site = f"{environ.get('GITHUB_SERVER_URL', '')}/{environ.get('GITHUB_REPOSITORY', '')}"
         ref = environ.get("GITHUB_REF", "").split("/")
@@ -115,6 +116,7 @@ def ci_of(environ: Mapping[str, str]) -> dict[str, str]:
         }
     else:
         facts = {"pull_request": environ.get(PULL_REQUEST, "")}
+    facts["merged_at"] = environ.get(MERGED_AT, "")
     return {name: short for name, value in facts.items() if (short := _short(value))}
 
 

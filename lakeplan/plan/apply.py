@@ -18,7 +18,7 @@ from lakeplan.review.checks import not_run, unjudged
 from lakeplan.review.differences import action_of
 from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates
 from lakeplan.review.history import RunFilter, RunRecord, RunSince, each_run, runs_since
-from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run
+from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run, merged_later
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
 from lakeplan.state.store import known_repositories, read_applied, read_baseline, repositories_of
@@ -334,9 +334,9 @@ def _replayed(
     own: Run,
 ) -> list[str]:
     """Return the repositories of a plan that an earlier run applied or tried to apply, and that a later apply
-    changed. A repeated run of an old job must not undo a newer review, such as that of a revert, nor sweep
-    what a newer tree protects. The latter is also true of an old job that runs late, with the tree that was
-    planned."""
+    changed. An old job that runs again must not undo a newer review, such as that of a revert, nor sweep what
+    a newer tree protects. This is also true of an old job that first runs late: after an apply of a pull
+    request that was merged later or, for a sweep, with the tree that was planned."""
     planned = reviewed.as_of - ceiling.CLOCK_SKEW
     left = {
         r.key: r.config_hash
@@ -354,20 +354,22 @@ def _replayed(
             return [f"{key}: {why}" for key in sorted(left)]
         if run.command != "apply" or run.run_id == own.run_id:
             continue
-        is_same = run.plan_digest == plan_digest
+        is_same, is_later = run.plan_digest == plan_digest, merged_later(run.ci, own.ci)
         named = {s.repository for s in run.steps if is_same or s.replaced_any}
         is_newer = run.tree_digest != own.tree_digest and run.tree_name not in others
         if options.sweep and (is_same or is_newer):
             named = set(left)  # a sweep needs the newest holds and limits, of which a run records none
             if not is_same and run.started_at > reviewed.as_of and reviewed.tree_commit == own.tree_commit:
                 newer[run.tree_digest] = run.run_id
-        for key in sorted(left.keys() & named):
-            if not is_same:
-                later.setdefault(key, f"run {run.run_id} has applied another plan")
-            elif why := later.get(key) or _agreed_since(key, left[key], run.started_at, state):
+        if not is_same:
+            later |= dict.fromkeys(named - later.keys(), f"run {run.run_id} has applied another plan")
+        if not (is_same or is_later):
+            continue
+        what = "this plan or tried to, but" if is_same else "a pull request that was merged later, and"
+        for key in sorted(left if is_later else left.keys() & named):
+            if why := later.get(key) or _agreed_since(key, left[key], run.started_at, state):
                 del left[key]
-                tried = f"run {run.run_id} applied this plan or tried to"
-                problems.append(f"{key}: {tried}, but since then, {why}")
+                problems.append(f"{key}: run {run.run_id} applied {what} since then, {why}")
     if newer:
         # A job may still have had the tree that was applied before the plan.
         last = next(_before(reviewed.as_of, state, own.tree_name), None)

@@ -18,6 +18,7 @@ from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import GateResult, Plan
 from lakeplan.values.progress import Progress
+from lakeplan.values.records import moment_in
 
 
 class Outcome(str, Enum):
@@ -96,8 +97,8 @@ class Run:
 
     ``tree_dirty`` says whether the tree's files differ from ``tree_commit``, or is None if git does not know.
     ``tree_digest`` is the SHA-256 of its files, and ``tree_name`` is its name or "". ``ci`` has the CI
-    system's ``actor``, ``pull_request`` and ``run_url``. ``approver["by"]`` is who approved the run, if that
-    is known when the run begins."""
+    system's ``actor``, ``pull_request``, ``merged_at`` and ``run_url``. ``approver["by"]`` is who approved the
+    run, if that is known when the run begins."""
 
     run_id: str
     holder: Mapping[str, Any]
@@ -112,6 +113,15 @@ class Run:
     command: str = "apply"
     """The name of a run that writes rules in the history."""
     tree_name: str = ""
+
+
+def merged_later(ci: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Return whether the pull request of a run was merged after that of another run, if both are known. Both
+    maps are ``Run.ci``."""
+    try:
+        return moment_in(ci["merged_at"]) > moment_in(other["merged_at"])
+    except (KeyError, ValueError, TypeError):
+        return False
 
 
 @dataclass(frozen=True)

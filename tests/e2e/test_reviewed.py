@@ -463,3 +463,25 @@ class DescribePlansThatWereApplied:
         result = world.lakeplan("apply", applied)
         assert result.code == 0, result.out + result.err
         assert world.api.rules("analytics") == {"*": 14}
+
+
+@pytest.mark.parametrize("merged", ["2026-03-31T13:00:00Z", ""], ids=["merged before", "unknown"])
+def it_refuses_a_job_that_first_runs_after_the_job_of_a_revert_that_was_merged_later(
+    world, merged, monkeypatch
+):
+    """The first job waited for a person or a runner, so no run of its plan is recorded."""
+    world.api.repository("analytics")
+    world.api.set_rules("analytics", 30)
+    world.rules("analytics", 30)
+    assert world.lakeplan("apply", "--auto-approve").code == 0
+    world.rules("analytics", 14)
+    plan = world.plan_file()
+    world.rules("analytics", 30)  # a revert, which has nothing to write, as the server still has 30 days
+    reverted = world.plan_file("revert.json")
+    monkeypatch.setenv("LAKEPLAN_MERGED_AT", "2026-03-31T14:00:00+00:00")
+    assert world.lakeplan("apply", reverted).code == 0
+    world.rules("analytics", 14)
+    monkeypatch.setenv("LAKEPLAN_MERGED_AT", merged)
+    result = world.lakeplan("apply", plan)
+    assert result.code == (5 if merged else 0), result.out + result.err
+    assert world.api.rules("analytics") == {"*": 30 if merged else 14}

@@ -657,6 +657,36 @@ class DescribeApplyWithSweep:
         assert "but since then" in result.err
         assert site.data() == before
 
+    @pytest.mark.parametrize("is_revert", [True, False])
+    def it_refuses_the_late_job_of_a_merge_after_the_job_of_a_later_merge(
+        self, make_site: Any, monkeypatch: pytest.MonkeyPatch, is_revert: bool
+    ) -> None:
+        """Neither job has the commit that was planned: the host merged it."""
+        site = make_site("{settle: 0s, margin: 0s, automatic: true}")
+        world = site.world
+        world.git("init")
+        world.git("add", "lakeplan.yaml")
+        world.git("commit", "-m", "planned")
+        root, before = world.tree / "lakeplan.yaml", site.data()
+        held = root.read_text().replace("sweep: {", "holds: [{tag: v1, reason: a case}], sweep: {")
+        world.api.tag("lake", "v1", site.old)
+        checkout = root.read_text()
+        if is_revert:
+            root.write_text(held)
+            assert world.lakeplan("apply", "--auto-approve").code == 0
+            root.write_text(checkout)
+        plan = world.plan_file("backlog.json", "--simulate", "all", "--backlog")
+        world.git("commit", "--amend", "-m", "merged")
+        root.write_text(held)
+        monkeypatch.setenv("LAKEPLAN_MERGED_AT", "2026-03-31T14:00:00.5+02:00")
+        assert world.lakeplan("apply", world.plan_file("newer.json")).code == 0
+        root.write_text(checkout)
+        monkeypatch.setenv("LAKEPLAN_MERGED_AT", "2026-03-31T12:00:00Z")
+        result = world.lakeplan("apply", plan, "--sweep")
+        assert result.code == 5, result.out + result.err
+        assert "applied a pull request that was merged later" in result.err
+        assert site.data() == before
+
     def it_sweeps_after_a_job_that_still_had_the_tree_of_before_the_plan(self, make_site: Any) -> None:
         site = make_site("{settle: 0s, margin: 0s, automatic: true}")
         world, before = site.world, site.data()

@@ -232,6 +232,7 @@ def it_plans_on_the_pull_request_applies_on_merge_and_notices_a_hand_on_the_serv
     assert lake.rules == {"*": 21, "main": 30}
     record = json.loads(max((work.top / folder / ".lakeplan/history").iterdir()).read_text())
     assert record["ci"]["pull_request"].endswith("org/trees/pull/7")
+    assert record["ci"]["merged_at"] == "2026-03-31T13:00:00Z"
     assert record["approver"] == {"by": "ada, grace"}
     assert record["tree_commit"] == merge
     result = fake.bodies(7)[1]

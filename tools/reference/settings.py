@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakeplan.cli.process import APPROVED_BY, PULL_REQUEST
+from lakeplan.cli.process import APPROVED_BY, MERGED_AT, PULL_REQUEST
 from lakeplan.lakefs.credentials import ACCESS_KEY_ID, CONFIG_FILE, ENDPOINT, SECRET_ACCESS_KEY, STATE_URL
 from lakeplan.tree.schemas import bundled_schema
 from lakeplan.tree.servers import VARIABLE_PREFIX
@@ -42,6 +42,8 @@ OTHERS: Mapping[str, str] = {
     "CI": "Set on CI runners. `branches run` and `sweep run` then refuse a state in a folder, and `drift` "
     "records no HEADs there, because the folder would be lost with the runner.",
     PULL_REQUEST: "Number or URL of the pull request, which a job after the merge records in the history.",
+    MERGED_AT: "When the pull request was merged (ISO 8601). `apply` then refuses the plan if a pull request "
+    "that was merged later, such as a revert, was applied first.",
     APPROVED_BY: "Person who approved the run, for the history.",
     **dict.fromkeys(
         [f"GITHUB_{name}" for name in ("ACTIONS", "ACTOR", "REF", "REPOSITORY", "RUN_ID", "SERVER_URL")],

@@ -23,7 +23,7 @@ from lakeplan.cli.commands import SHORT_HELP
 from lakeplan.cli.console import say, stdout
 from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.options import CommandGroup, argument, command, option
-from lakeplan.cli.process import APPROVED_BY, PULL_REQUEST
+from lakeplan.cli.process import APPROVED_BY, MERGED_AT, PULL_REQUEST
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.hosts.comments import (
     PLAN,
@@ -171,8 +171,9 @@ class Pipeline:
             )
         else:
             outs = {"json": REPORT, "markdown": RESULT}
-            # The history names the pull request and who approved it.
-            known = {PULL_REQUEST: str(request.number), APPROVED_BY: self._approvers(host, request)}
+            # The history names the pull request and who approved it. An old job may run after a newer one.
+            known = {PULL_REQUEST: str(request.number), MERGED_AT: request.merged}
+            known[APPROVED_BY] = self._approvers(host, request)
             merged = replace(self, environ={**self.environ, **known})
             options = ("--replan", "--no-progress", *_files(folder, outs), *self.more)
             done = merged._run("apply", str(file), *options)
