@@ -97,8 +97,8 @@ class Run:
 
     ``tree_dirty`` says whether the tree's files differ from ``tree_commit``, or is None if git does not know.
     ``tree_digest`` is the SHA-256 of its files, and ``tree_name`` is its name or "". ``ci`` has the CI
-    system's ``actor``, ``pull_request``, ``merged_at`` and ``run_url``. ``approver["by"]`` is who approved the
-    run, if that is known when the run begins."""
+    system's ``actor``, ``pull_request``, ``merged_at`` and ``run_url``. ``approver["by"]`` is who approved
+    the run, if that is known when the run begins."""
 
     run_id: str
     holder: Mapping[str, Any]
