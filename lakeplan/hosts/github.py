@@ -93,7 +93,8 @@ class GitHub:
     @reads_answers
     def base_ref(self) -> str:
         if self._event_name != "merge_group":
-            return "HEAD^1"  # the merge commit is checked out
+            # The commit of the event is the merge. HEAD may be another commit, whose parent is one of the change.
+            return f"{self._commit}^1"
         base = str((self.event.get("merge_group") or {}).get("base_sha", ""))
         if not COMMIT.fullmatch(base):
             raise HostError("the merge queue event does not contain a base commit", hint="Run the job again.")

@@ -260,6 +260,10 @@ class DescribeGitHub:
         else:
             assert find() == "1"
 
+    def it_compares_with_the_target_branch_whatever_is_checked_out(self, github):
+        """HEAD^1 of the last commit of a pull request is another commit of it."""
+        assert github.base_ref() == f"{MERGE}^1"
+
     def it_applies_nothing_for_a_push_that_was_no_pull_request(self, host, github):
         host.answers["GET", f"/repos/org/trees/commits/{MERGE}/pulls"] = []
         assert github.merged() == []
