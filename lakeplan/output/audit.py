@@ -9,9 +9,23 @@ from rich.console import Console
 
 from lakeplan.output import report_shell as html
 from lakeplan.output.drawing import Markup, el, join
-from lakeplan.output.page import Cell, Page, code, markdown_failures, names_of, prose, table
 from lakeplan.output.tables import Table, costs, volume_cells
-from lakeplan.output.text import NO_MONEY, Money, count, days, moment, size, volume
+from lakeplan.output.text import (
+    NO_MONEY,
+    Cell,
+    Money,
+    Page,
+    code,
+    count,
+    days,
+    markdown_failures,
+    moment,
+    names_of,
+    prose,
+    size,
+    table,
+    volume,
+)
 from lakeplan.values.simulation import total_row
 from lakeplan.values.storages import storage_of
 from lakeplan.values.units import count_of

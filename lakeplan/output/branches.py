@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_impact import gates_of, render_gates
 from lakeplan.output.tables import Amount, Name, Table, volume_cells
-from lakeplan.output.text import UNKNOWN, Money, count, duration, moment, volume
+from lakeplan.output.text import UNKNOWN, Cell, Money, Page, count, duration, moment, names, volume
 from lakeplan.values.branches import MAX_STALE, NEVER_OBSERVED
 from lakeplan.values.records import moment_in
 from lakeplan.values.units import count_of

@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lakeplan.output.page import Cell, Page, code, markdown_failures, names, prose
 from lakeplan.output.tables import Name, Table, Value
-from lakeplan.output.text import count, csv_text, moment, size, volume
+from lakeplan.output.text import (
+    Cell,
+    Page,
+    code,
+    count,
+    csv_text,
+    markdown_failures,
+    moment,
+    names,
+    prose,
+    size,
+    volume,
+)
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

@@ -16,9 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 from lakeplan.output import plan_changes, plan_impact, plan_settings
 from lakeplan.output.branches import expires_then, follows_table, losses, stale_table
-from lakeplan.output.page import code, folded, length, names, prose, table
 from lakeplan.output.plan import SETTINGS, circumstances, summary_text, what_if
-from lakeplan.output.text import UNKNOWN, Json, Money, count, moment, size
+from lakeplan.output.text import (
+    UNKNOWN,
+    Json,
+    Money,
+    code,
+    count,
+    folded,
+    length,
+    moment,
+    names,
+    prose,
+    size,
+    table,
+)
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

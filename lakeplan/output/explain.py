@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lakeplan.output.page import Cell, Page, names, names_of
 from lakeplan.output.sweep import class_words, keeper_words
-from lakeplan.output.text import count, days, duration, moment, size
+from lakeplan.output.text import Cell, Page, count, days, duration, moment, names, names_of, size
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import ITEM_MARKS
-from lakeplan.output.text import count, csv_text, days, moment
+from lakeplan.output.text import Cell, Page, count, csv_text, days, moment, names
 from lakeplan.values.settings import SettingKind
 from lakeplan.values.units import count_of
 

@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from lakeplan.output import plan_impact, plan_settings
-from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import MARKS, render_changes, render_weakened, writing
-from lakeplan.output.text import Json, count, moment, size, sums
+from lakeplan.output.text import Cell, Json, Page, count, moment, names, size, sums
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

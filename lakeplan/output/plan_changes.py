@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.tables import After, Name, Table, Value
-from lakeplan.output.text import Json, days
+from lakeplan.output.text import Cell, Json, Page, days, names
 from lakeplan.values.units import count_of
 
 MARKS = {"add": Cell("+", "bold green"), "change": Cell("~", "bold yellow"), "clear": Cell("-", "bold red")}

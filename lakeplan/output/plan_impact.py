@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import key_of, writing
 from lakeplan.output.tables import Amount, Change, Name, Share, Table, Value, costs, volume_cells
-from lakeplan.output.text import UNKNOWN, Json, Money, count, priced, size, volume
+from lakeplan.output.text import UNKNOWN, Cell, Json, Money, Page, count, names, priced, size, volume
 from lakeplan.values.plan import STAGED_DATA
 from lakeplan.values.units import count_of
 

@@ -16,10 +16,9 @@ from lakeplan.output.branches import (
     render_follows,
     render_stale,
 )
-from lakeplan.output.page import Cell, Page, code, names
 from lakeplan.output.plan_changes import ITEM_MARKS, NOT_SET, key_of, pins_change, render_alike
 from lakeplan.output.tables import After, Name, Table, Value, volume_cells
-from lakeplan.output.text import UNKNOWN, Json, Money, count, days, moment
+from lakeplan.output.text import UNKNOWN, Cell, Json, Money, Page, code, count, days, moment, names
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

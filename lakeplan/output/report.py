@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING
 from lakeplan.output import drawing as svg
 from lakeplan.output import report_shell as html
 from lakeplan.output.drawing import Markup, el, join
-from lakeplan.output.page import names
 from lakeplan.output.plan_changes import key_of
 from lakeplan.output.plan_impact import HORIZONS
 from lakeplan.output.report_impact import gates_section, impact_section, more, notes_section, summary_section
 from lakeplan.output.simulate import expiring_at, title_of
 from lakeplan.output.tables import costs
-from lakeplan.output.text import UNKNOWN, Json, Money, amounts, count, days, known, moment, size, volume
+from lakeplan.output.text import (
+    UNKNOWN,
+    Json,
+    Money,
+    amounts,
+    count,
+    days,
+    known,
+    moment,
+    names,
+    size,
+    volume,
+)
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from rich.console import Console
 
 from lakeplan.output import plan_impact, plan_settings
 from lakeplan.output.annotations import Place, junit_case, junit_suite, junit_text
-from lakeplan.output.page import Cell, Page, names
 from lakeplan.output.plan_changes import DEFAULT, MARKS, NOT_SET, key_of
-from lakeplan.output.text import Json, count, days, duration, moment, safe
+from lakeplan.output.text import Cell, Json, Page, count, days, duration, moment, names, safe
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

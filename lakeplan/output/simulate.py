@@ -14,8 +14,20 @@ from rich.console import Console
 
 from lakeplan.output import drawing as svg
 from lakeplan.output.drawing import Markup, el, join
-from lakeplan.output.page import Cell, Page, names
-from lakeplan.output.text import Money, amounts, count, days, duration, moment, percent, size, volume
+from lakeplan.output.text import (
+    Cell,
+    Money,
+    Page,
+    amounts,
+    count,
+    days,
+    duration,
+    moment,
+    names,
+    percent,
+    size,
+    volume,
+)
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from rich.console import Console
 
 from lakeplan.output import report_shell as html
 from lakeplan.output.drawing import Markup, el, join
-from lakeplan.output.page import Cell, Page
 from lakeplan.output.tables import Amount, Folder, Name, Table, Value, volume_cells
-from lakeplan.output.text import UNKNOWN, Money, count, csv_text, days, moment, safe, size, volume
+from lakeplan.output.text import UNKNOWN, Cell, Money, Page, count, csv_text, days, moment, safe, size, volume
 from lakeplan.values.simulation import total_row
 from lakeplan.values.units import count_of
 

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lakeplan.output.page import Cell, Page, code, prose
-from lakeplan.output.page import table as markdown
-from lakeplan.output.text import NO_MONEY, UNKNOWN, Json, Money, count, percent, size
+from lakeplan.output.text import NO_MONEY, UNKNOWN, Cell, Json, Money, Page, code, count, percent, prose, size
+from lakeplan.output.text import table as markdown
 
 
 @dataclass(frozen=True)

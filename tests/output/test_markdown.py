@@ -13,9 +13,8 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from lakeplan.output.comments import COMMENT_LIMIT, marker, render_markdown
-from lakeplan.output.page import code, length, prose, table
 from lakeplan.output.plan import render_plan
-from lakeplan.output.text import safe
+from lakeplan.output.text import code, length, prose, safe, table
 from lakeplan.values.plan import Failure, GateOutcome, GateResult, WeakenedSetting
 from lakeplan.values.plan_document import to_document
 from lakeplan.values.rules import GcRules

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from lakeplan.output.page import Cell, Page, names
-from lakeplan.output.text import safe
+from lakeplan.output.text import Cell, Page, names, safe
 
 ANY = st.text(st.characters() | st.characters(categories=["Cs", "Cc", "Cf"]), max_size=30)
 
