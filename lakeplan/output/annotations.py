@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from lakeplan.output.plan import summary_text, what_if
-from lakeplan.output.plan_changes import key_of, weakened_settings, writing
-from lakeplan.output.plan_impact import scope_of, warnings_of
+from lakeplan.output.plan_changes import weakened_settings
+from lakeplan.output.plan_impact import key_of, scope_of, warnings_of, writing
 from lakeplan.output.text import Json, safe
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeplan.output import plan_changes, plan_impact, plan_settings
+from lakeplan.output import plan_changes, plan_impact
 from lakeplan.output.branches import expires_then, follows_table, losses, stale_table
 from lakeplan.output.plan import SETTINGS, circumstances, summary_text, what_if
 from lakeplan.output.text import (
@@ -48,17 +48,17 @@ def branch_run_lines(repository: Json) -> str:
     branches = repository["lifecycle"]
     if branches is None or repository["failure"] is not None:
         return ""
-    title = f"\n#### {code(plan_changes.key_of(repository))}: branches, {prose(plan_settings.BY_RUN)}\n\n"
+    title = f"\n#### {code(plan_impact.key_of(repository))}: branches, {prose(plan_changes.BY_RUN)}\n\n"
     if branches["unknown"]:
         return f"{title}The branches to delete could not be determined: {_brief(branches['unknown'])}\n\n"
-    going, later = plan_settings.deletions_of(repository), plan_settings.deleted_later(repository)
+    going, later = plan_changes.deletions_of(repository), plan_changes.deleted_later(repository)
     if not going and not later:
         return ""
     headers = ("to delete", "created", "last write", "policy", "crossed", "has", "safe until", "then expire")
     more = f"\nand {count(len(going) - _SHOWN)} more in the plan file\n" if len(going) > _SHOWN else ""
     line = f"{_run_counts(repository)}\n\n"
     rows = table(headers, [_row(b, Money.of(repository)) for b in going[:_SHOWN]]) if going else ""
-    soon = [b["branch_id"] for b in plan_settings.kept_branches(repository) if b["due"]][:later]
+    soon = [b["branch_id"] for b in plan_changes.kept_branches(repository) if b["due"]][:later]
     following = f"\nDeleted later: {names(soon, _BRANCHES, code)}\n" if soon else ""
     return title + line + rows + more + following + "\n"
 
@@ -90,10 +90,10 @@ def _row(branch: BranchEntry, cost: Money) -> list[str]:
 def kept_and_following(repository: Json) -> str:
     """Return the branches that are kept, by reason, and what expires because of deletions, folded."""
     branches, cost = repository["lifecycle"], Money.of(repository)
-    if branches is None or branches["unknown"] or not plan_settings.deletions_of(repository):
+    if branches is None or branches["unknown"] or not plan_changes.deletions_of(repository):
         return ""
-    rest = plan_settings.kept_branches(repository)
-    body = f"{count_of(len(rest), 'branch')} kept: {prose(plan_settings.why_kept(rest))}.\n\n" if rest else ""
+    rest = plan_changes.kept_branches(repository)
+    body = f"{count_of(len(rest), 'branch')} kept: {prose(plan_changes.why_kept(rest))}.\n\n" if rest else ""
     stale = stale_table(branches["branches"], cost)
     for made in (follows_table(branches, cost).markdown(), stale.markdown(_STALE)):
         body += f"{made}\n" if made else ""
@@ -121,16 +121,16 @@ def essence_of(repository: Json) -> str:
     """Return the impact of a repository and the branches that policies delete, for a comment that has no room
     for its changes."""
     lines = []
-    if plan_changes.writes(repository):
+    if plan_impact.writes(repository):
         lines.append(headline(repository))
-        for _, setting in plan_settings.settings_of(repository):
+        for _, setting in plan_changes.settings_of(repository):
             lines += map(prose, _deletions(setting))
     if branch_run_lines(repository):
-        going = [b["branch_id"] for b in plan_settings.deletions_of(repository)]
-        lines.append(f"Branches, {prose(plan_settings.BY_RUN)}: {_run_counts(repository)}")
+        going = [b["branch_id"] for b in plan_changes.deletions_of(repository)]
+        lines.append(f"Branches, {prose(plan_changes.BY_RUN)}: {_run_counts(repository)}")
         lines.append(names(going, _BRANCHES, code))
     text = "\n".join(filter(None, lines))
-    return f"\n#### {code(plan_changes.key_of(repository))}\n\n{text}\n"
+    return f"\n#### {code(plan_impact.key_of(repository))}\n\n{text}\n"
 
 
 def loudest_first(repository: Json) -> tuple[int, int, str]:
@@ -139,14 +139,14 @@ def loudest_first(repository: Json) -> tuple[int, int, str]:
     now = repository["impact"]["horizons"].get("now") or {}
     size_bytes = now.get("bytes_expire")
     rank = 0 if refused else 1 if repository["impact"]["status"] == "unknown" else 2
-    return (rank, -(size_bytes or 0), plan_changes.key_of(repository))
+    return (rank, -(size_bytes or 0), plan_impact.key_of(repository))
 
 
 def changes_of(repository: Json) -> str:
     """Return the heading of a repository, the values that change, and the branches that ``branches run``
     deletes."""
     parts = []
-    if not plan_changes.writes(repository):
+    if not plan_impact.writes(repository):
         return branch_run_lines(repository)
     if repository["action"] != "none":
         title = _title(repository, _WORDS[repository["action"]])
@@ -154,15 +154,15 @@ def changes_of(repository: Json) -> str:
             title
             + plan_changes.rules_table(plan_changes.fold(plan_changes.change_rows(repository))).markdown()
         )
-    for kind, setting in plan_settings.settings_of(repository):
-        title = _title(repository, f"{plan_settings.TITLES[kind]}, {_SETTING_WORDS[setting['action']]}")
+    for kind, setting in plan_changes.settings_of(repository):
+        title = _title(repository, f"{plan_changes.TITLES[kind]}, {_SETTING_WORDS[setting['action']]}")
         notes = "".join(f"- {prose(note)}\n" for note in [*_deletions(setting), *setting["notes"]])
         parts.append(
             title
-            + plan_settings.setting_table(setting["changes"]).markdown()
+            + plan_changes.setting_table(setting["changes"]).markdown()
             + (f"\n{notes}" if notes else "")
         )
-    parts.append(plan_settings.markdown_pins(repository))
+    parts.append(plan_changes.markdown_pins(repository))
     return "".join(parts) + f"\n{headline(repository)}\n\n" + branch_run_lines(repository)
 
 
@@ -179,7 +179,7 @@ def _deletions(setting: Json) -> list[str]:
 
 def _title(repository: Json, words: str) -> str:
     adopted = ", adopted by a glob" if repository["adopted"] else ""
-    return f"\n#### {code(plan_changes.key_of(repository))}: {words}{adopted}\n\n"
+    return f"\n#### {code(plan_impact.key_of(repository))}: {words}{adopted}\n\n"
 
 
 def headline(repository: Json) -> str:
@@ -212,7 +212,7 @@ def _objects(h: Json, cost: Money) -> str:
 
 def details_of(repository: Json) -> str:
     """Return the figures at the three moments, tags, folders and gates that passed, folded."""
-    if not plan_changes.writes(repository):
+    if not plan_impact.writes(repository):
         return kept_and_following(repository)
     parts = [_every_change(repository), _figures(repository), _tags(repository), _prefixes(repository)]
     passed = [g for g in repository["gates"] if g["outcome"] == "passed"]
@@ -282,7 +282,7 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
     """Return the comment of a plan, never longer than ``limit`` (at least 8,000), however the host counts
     length."""
     blocks = [
-        _Block(plan_changes.key_of(r), changes_of(r), details_of(r), essence_of(r))
+        _Block(plan_impact.key_of(r), changes_of(r), details_of(r), essence_of(r))
         for r in sorted(_shown(document), key=loudest_first)
     ]
     room = limit - _NOTE
@@ -301,7 +301,7 @@ def render_markdown(document: Json, *, tree: str = "", limit: int = COMMENT_LIMI
 
 def _shown(document: Json) -> list[Json]:
     """Return the repositories that the plan writes to, and those where ``branches run`` deletes branches."""
-    written = plan_changes.writing(document)
+    written = plan_impact.writing(document)
     return [*written, *(r for r in document["repositories"] if r not in written and branch_run_lines(r))]
 
 
@@ -462,7 +462,7 @@ def _tail(document: Json) -> str:
     notes += [f"- {_brief(text)}\n" for text in document["warnings"]]
     for repository in document["repositories"]:
         notes += [
-            f"- {code(plan_changes.key_of(repository))}: {_brief(text)}\n" for text in repository["warnings"]
+            f"- {code(plan_impact.key_of(repository))}: {_brief(text)}\n" for text in repository["warnings"]
         ]
     if document["unmanaged"]:
         count = count_of(len(document["unmanaged"]), "repository")

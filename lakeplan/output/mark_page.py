@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeplan.output import report_shell as html
-from lakeplan.output import sweep
+from lakeplan.output import html, sweep
 from lakeplan.output.drawing import Markup, el, join
-from lakeplan.output.report_impact import gates_section
+from lakeplan.output.html import gates_section
 from lakeplan.output.tables import Table
 from lakeplan.output.text import Money, moment, size, volume
 from lakeplan.values.simulation import Amount, total_of

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from lakeplan.output.plan_changes import writes
-from lakeplan.output.plan_impact import expires_by_rule
+from lakeplan.output.plan_impact import expires_by_rule, writes
 from lakeplan.output.text import KEY, Json, safe
 from lakeplan.values.records import moment_in
 from lakeplan.values.sweep import Outcome

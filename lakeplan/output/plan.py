@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from lakeplan.output import plan_impact, plan_settings
-from lakeplan.output.plan_changes import MARKS, render_changes, render_weakened, writing
+from lakeplan.output import plan_changes, plan_impact
+from lakeplan.output.plan_changes import MARKS, render_changes, render_weakened
+from lakeplan.output.plan_impact import writing
 from lakeplan.output.text import Cell, Json, Page, count, moment, names, size, sums
 from lakeplan.values.units import count_of
 
@@ -25,10 +26,10 @@ def render_plan(document: Json, console: Console) -> None:
         page.line(Cell("What if", "bold yellow"), f" {what_if(document)}")
     render_weakened(page, document)
     render_changes(page, document)
-    plan_settings.render_setting_changes(page, writing(document))
-    plan_settings.render_pins(page, document)
-    plan_settings.render_branches(page, document)
-    plan_settings.render_run_branches(page, document)
+    plan_changes.render_setting_changes(page, writing(document))
+    plan_changes.render_pins(page, document)
+    plan_changes.render_branches(page, document)
+    plan_changes.render_run_branches(page, document)
     plan_impact.render_impact(page, document)
     plan_impact.render_backlog(page, document)
     plan_impact.render_gates(page, plan_impact.gates_of(document))
@@ -114,7 +115,7 @@ def _branches(document: Json) -> str:
     """The branches that the next ``branches run`` deletes, and the data that then expires."""
     summary = document["summary"]
     going, keep = summary["branches_delete"], f"{count(summary['branches_keep'])} kept"
-    later = sum(map(plan_settings.deleted_later, plan_settings.with_branches(document["repositories"])))
+    later = sum(map(plan_changes.deleted_later, plan_changes.with_branches(document["repositories"])))
     if later:
         keep += f", {count(later)} of them for at most 30 days"
     if not going:

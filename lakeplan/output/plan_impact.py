@@ -7,11 +7,33 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from lakeplan.output.plan_changes import key_of, writing
 from lakeplan.output.tables import Amount, Change, Name, Share, Table, Value, costs, volume_cells
 from lakeplan.output.text import UNKNOWN, Cell, Json, Money, Page, count, names, priced, size, volume
 from lakeplan.values.plan import STAGED_DATA
 from lakeplan.values.units import count_of
+
+
+def key_of(repository: Json) -> str:
+    return f"{repository['server']}/{repository['name']}"
+
+
+def writing(document: Json) -> list[Json]:
+    """Repositories that the plan would write to, in the order of the document."""
+    return [r for r in document["repositories"] if writes(r) and r["failure"] is None]
+
+
+def writes(repository: Json) -> bool:
+    """Whether the plan would write any setting of the repository."""
+    settings = (repository["branch_lifecycle"], repository["object_lifecycle"])
+    rules = repository["action"] != "none" or pins_change(repository)
+    return rules or any(s and s["action"] != "none" for s in settings)
+
+
+def pins_change(repository: Json) -> bool:
+    """Whether an apply would create, change or delete a pin."""
+    pins = repository.get("pins")
+    return bool(pins and not pins["blocked"] and any(pin["state"] != "kept" for pin in pins["pins"]))
+
 
 HORIZONS = {"now": "now", "plus_7_days": "in 7 days", "plus_30_days": "in 30 days"}
 

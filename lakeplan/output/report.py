@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakeplan.output import drawing as svg
-from lakeplan.output import report_shell as html
+from lakeplan.output import html
 from lakeplan.output.drawing import Markup, el, join
-from lakeplan.output.plan_changes import key_of
-from lakeplan.output.plan_impact import HORIZONS
-from lakeplan.output.report_impact import gates_section, impact_section, more, notes_section, summary_section
+from lakeplan.output.html import gates_section, impact_section, more, notes_section, summary_section
+from lakeplan.output.plan_impact import HORIZONS, key_of
 from lakeplan.output.simulate import expiring_at, title_of
 from lakeplan.output.tables import costs
 from lakeplan.output.text import (

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lakeplan.output import plan_impact, plan_settings
+from lakeplan.output import plan_changes, plan_impact
 from lakeplan.output.annotations import Place, junit_case, junit_suite, junit_text
-from lakeplan.output.plan_changes import DEFAULT, MARKS, NOT_SET, key_of
+from lakeplan.output.plan_changes import DEFAULT, MARKS, NOT_SET
+from lakeplan.output.plan_impact import key_of
 from lakeplan.output.text import Cell, Json, Page, count, days, duration, moment, names, safe
 from lakeplan.values.units import count_of
 
@@ -25,19 +26,19 @@ def render_repository(repository: Json, console: Console) -> None:
     page.hanging(mark, page.join(Cell(key_of(repository), "bold")), page.join(_action(repository)))
     _facts(page, repository)
     _rules(page, repository)
-    plan_settings.render_setting_changes(page, [repository])
-    if plan_settings.changing(repository):
-        page.heading("Pins", plan_settings.PINS)
-        plan_settings.pins_of(page, repository, limit=None)
-    if any(kind == "branch_lifecycle" for kind, _ in plan_settings.settings_of(repository)):
-        page.heading("Branches", plan_settings.BY_THE_JOB)
-        plan_settings.branches_of(page, repository, limit=None)
+    plan_changes.render_setting_changes(page, [repository])
+    if plan_changes.changing(repository):
+        page.heading("Pins", plan_changes.PINS)
+        plan_changes.pins_of(page, repository, limit=None)
+    if any(kind == "branch_lifecycle" for kind, _ in plan_changes.settings_of(repository)):
+        page.heading("Branches", plan_changes.BY_THE_JOB)
+        plan_changes.branches_of(page, repository, limit=None)
     if repository["lifecycle"] is not None and repository["failure"] is None:
-        page.heading("Branches", plan_settings.BY_RUN)
-        plan_settings.run_branches_of(page, repository, limit=None, lists_kept=True)
-    for kind, setting in plan_settings.settings_of(repository):
+        page.heading("Branches", plan_changes.BY_RUN)
+        plan_changes.run_branches_of(page, repository, limit=None, lists_kept=True)
+    for kind, setting in plan_changes.settings_of(repository):
         if kind != "branch_lifecycle":
-            plan_settings.notes(page, setting["notes"])
+            plan_changes.notes(page, setting["notes"])
     impact = repository["impact"]
     page.heading("Impact", plan_impact.AT_MOST)
     plan_impact.impact_details(page, repository, prefixes=None)
@@ -55,20 +56,20 @@ def _action(repository: Json) -> str:
     if repository["failure"] is not None:
         return "failed to plan"
     others = [
-        f"{plan_settings.TITLES[kind]}: {setting['action']}"
-        for kind, setting in plan_settings.settings_of(repository)
+        f"{plan_changes.TITLES[kind]}: {setting['action']}"
+        for kind, setting in plan_changes.settings_of(repository)
     ]
-    pins = [f"pins: {plan_settings.pin_counts(repository)}"] if plan_settings.changing(repository) else []
+    pins = [f"pins: {plan_changes.pin_counts(repository)}"] if plan_changes.changing(repository) else []
     return "; ".join([_rules_action(repository), *pins, *others])
 
 
 def _overall(repository: Json) -> str:
     """Return one word for all its settings, like ``overall`` of the model."""
-    pins = "change" if plan_settings.changing(repository) else "none"
+    pins = "change" if plan_changes.changing(repository) else "none"
     actions = {
         repository["action"],
         pins,
-        *(s["action"] for _, s in plan_settings.settings_of(repository)),
+        *(s["action"] for _, s in plan_changes.settings_of(repository)),
     } - {"none"}
     return "none" if not actions else actions.pop() if len(actions) == 1 else "change"
 

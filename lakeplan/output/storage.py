@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from lakeplan.output import report_shell as html
+from lakeplan.output import html
 from lakeplan.output.drawing import Markup, el, join
 from lakeplan.output.tables import Amount, Folder, Name, Table, Value, volume_cells
 from lakeplan.output.text import UNKNOWN, Cell, Money, Page, count, csv_text, days, moment, safe, size, volume

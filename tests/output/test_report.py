@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from lakeplan.output.drawing import Markup, el
+from lakeplan.output.html import SCRIPTS, STYLES, asset, data_block, impact_section, script, styles, table
 from lakeplan.output.report import render_report
-from lakeplan.output.report_impact import impact_section
-from lakeplan.output.report_shell import SCRIPTS, STYLES, asset, data_block, script, styles, table
 from lakeplan.plan.page import report_page_document
 from lakeplan.values.pins import PinRow, PinsPlan, PinState
 from lakeplan.values.plan_document import to_document
