@@ -93,7 +93,7 @@ class GitHub:
     @reads_answers
     def base_ref(self) -> str:
         if self._event_name != "merge_group":
-            # The commit of the event is the merge. HEAD may be another commit, whose parent is one of the change.
+            # The event has the merge commit. HEAD may be another one, whose parent is a part of the change.
             return f"{self._commit}^1"
         base = str((self.event.get("merge_group") or {}).get("base_sha", ""))
         if not COMMIT.fullmatch(base):
