@@ -11,7 +11,7 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.declare import POLICY
 from lakeplan.values.desired import Check, DesiredRepository, Override, Safety, ServerConfig
 from lakeplan.values.pins import PinSettings
-from lakeplan.values.plan import SweepGuard
+from lakeplan.values.plan import Plan
 from lakeplan.values.settings import BranchSettings
 
 
@@ -120,15 +120,23 @@ class HeldTree(_Wrapped):
 
 @dataclass(frozen=True)
 class GuardedTree(_Wrapped):
-    """A ``DesiredTree`` whose settings for sweeps are at least as strict as in the review of a plan
-    (``Plan.sweep_guards``)."""
+    """A ``DesiredTree`` whose settings for sweeps are at least as strict as in the review of ``plan``
+    (``Plan.sweep_guards``). A repository that the plan shows with other settings is not swept automatically,
+    because the checkout may be older than the plan."""
 
-    guards: Mapping[str, SweepGuard]
+    plan: Plan
 
     def _adjusted(self, server: str, resolved: list[DesiredRepository]) -> list[DesiredRepository]:
+        guards, planned = self.plan.sweep_guards, {r.key: r.config_hash for r in self.plan.repositories}
         return [
-            strictness.held_to_guard(d, self.guards[d.key]) if d.key in self.guards else d for d in resolved
+            strictness.held_to_guard(d, guards[d.key]) if d.key in guards else d
+            for one in resolved
+            for d in [one if planned.get(one.key) == one.config_hash else _not_automatic(one)]
         ]
+
+
+def _not_automatic(desired: DesiredRepository) -> DesiredRepository:
+    return replace(desired, sweep=replace(desired.sweep, automatic=False))
 
 
 @dataclass(frozen=True)

@@ -687,6 +687,18 @@ class DescribeApplyWithSweep:
         assert "applied a pull request that was merged later" in result.err
         assert site.data() == before
 
+    def it_waits_where_the_checkout_is_older_than_the_plan(self, make_site: Any) -> None:
+        """Nothing is written, so nothing else compares the configuration."""
+        site = make_site("{settle: 0s, margin: 0s, automatic: true}")
+        root, before = site.world.tree / "lakeplan.yaml", site.data()
+        checkout = root.read_text()
+        root.write_text(checkout.replace("sweep: {", "holds: [{branch: main, reason: a case}], sweep: {"))
+        plan = site.world.plan_file("backlog.json", "--simulate", "all", "--backlog")
+        root.write_text(checkout)
+        result = site.world.lakeplan("apply", plan, "--sweep")
+        assert (result.code, "awaiting approval" in result.out) == (0, True), result.out + result.err
+        assert site.data() == before
+
     def it_sweeps_after_a_job_that_still_had_the_tree_of_before_the_plan(self, make_site: Any) -> None:
         site = make_site("{settle: 0s, margin: 0s, automatic: true}")
         world, before = site.world, site.data()

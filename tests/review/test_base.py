@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from lakeplan.review.base import GuardedTree, HeldTree, ReviewedSettings, Review
 from lakeplan.review.strictness import Guards
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import Safety
-from lakeplan.values.plan import SweepGuard
+from lakeplan.values.plan import Plan, SweepGuard
 from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import Hold, SweepSettings
 
@@ -35,7 +36,9 @@ def held(tree: Tree) -> HeldTree:
 
 
 def guarded(tree: Tree) -> GuardedTree:
-    return GuardedTree(tree, {"prod/analytics": SweepGuard(STRICT, HELD, SweepSettings())})
+    guard = SweepGuard(STRICT, HELD, SweepSettings())
+    now = datetime(2026, 3, 31, tzinfo=timezone.utc)
+    return GuardedTree(tree, Plan(now, "1", "digest", None, (), sweep_guards={"prod/analytics": guard}))
 
 
 def reviewed(tree: Tree) -> ReviewedTree:

@@ -75,7 +75,7 @@ class AfterApply:
                 "Nothing was marked because the apply did not finish."
             )
             return 0
-        tree = GuardedTree(self.session.tree, plan.sweep_guards)
+        tree = GuardedTree(self.session.tree, plan)
         keys = {r.key for r in plan.repositories if r.failure is None and selection.takes_key(r.key)}
         if not keys:
             return 0
