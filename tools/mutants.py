@@ -115,7 +115,20 @@ MODULES = {
         "tests/review/test_weakened_settings.py",
         "tests/review/test_weaker_later.py",
     ],
+    "simulation/marking": [
+        "tests/simulation/test_marking.py",
+        "tests/sweep/test_holds.py",
+        "tests/sweep/test_marking.py",
+    ],
+    "simulation/verdicts": ["tests/simulation/test_impact.py", "tests/simulation/test_run.py"],
     "state/clocks": ["tests/state/test_clocks.py"],
+    "stores/s3": [
+        "tests/stores/test_documents_s3.py",
+        "tests/stores/test_s3.py",
+        "tests/stores/test_s3_copy.py",
+        "tests/stores/test_s3_store.py",
+        "tests/stores/test_store_faults.py",
+    ],
     "sweep/deleting": [
         "tests/sweep/deleting/test_batches.py",
         "tests/sweep/deleting/test_deleting.py",
@@ -125,6 +138,7 @@ MODULES = {
     "sweep/hold_records": ["tests/sweep/test_hold_records.py"],
     "sweep/inspection": ["tests/sweep/test_inspection.py", "tests/sweep/test_needed.py"],
     "sweep/judge": ["tests/sweep/test_judge.py"],
+    "sweep/observed_rules": ["tests/sweep/test_time.py"],
     "sweep/ports": ["tests/sweep/test_ports.py"],
     "sweep/purge": ["tests/sweep/test_purge.py"],
     "sweep/restore": ["tests/sweep/test_restore.py"],

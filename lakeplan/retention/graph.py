@@ -240,9 +240,6 @@ def _octopus(commits: list[Commit], index: dict[str, int], child_count: array[in
 def _dangling(child_count: array[int], heads: array[int], octopus: _Octopus) -> tuple[array[int], array[int]]:
     reached = set(heads)
     leaves = [n for n, count in enumerate(child_count) if not count and n not in reached]
-    dangling = _numbers(leaves)
-    if not octopus.taken_for_parents and not octopus.taken_for_leaves:
-        return dangling, dangling
     numbers = {n for n in leaves if n not in octopus.taken_for_parents} | (octopus.taken_for_leaves - reached)
     return _numbers(sorted(numbers.union(leaves))), _numbers(sorted(numbers))
 

@@ -53,11 +53,8 @@ def _differences(before: Mapping[str, int], after: Mapping[str, int]) -> list[st
     # Imported here because it takes longer to load than most commands take to run.
     from deepdiff import DeepDiff
 
-    # By default, DeepDiff ignores keys that begin with "__", which are legal branch names, and treats
-    # mappings that share few keys as one changed value.
-    delta: Mapping[str, Any] = DeepDiff(
-        before, after, view="tree", ignore_private_variables=False, threshold_to_diff_deeper=0
-    )
+    # By default, DeepDiff treats mappings that share few keys as one changed value.
+    delta: Mapping[str, Any] = DeepDiff(before, after, view="tree", threshold_to_diff_deeper=0)
     keys = sorted(str(item.path(output_format="list")[0]) for kind in delta.values() for item in kind)
     return [_text(key, before.get(key), after.get(key)) for key in keys]
 
@@ -83,7 +80,7 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     """
     if live is None:
         return ["the checked-out tree no longer has an entry for it"]
-    if live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
+    if not _same_server(reviewed, live):
         return [
             f"the server's endpoint_url is {live.endpoint_url} in the tree, but {reviewed.endpoint_url} in"
             " the plan"
@@ -123,10 +120,14 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     return reasons
 
 
+def _same_server(reviewed: RepositoryPlan, live: RepositoryPlan) -> bool:
+    return live.endpoint_url.rstrip("/") == reviewed.endpoint_url.rstrip("/")
+
+
 def only_moved(reviewed: RepositoryPlan, live: RepositoryPlan | None) -> bool:
     """Return whether a stale repository is still the reviewed one with the reviewed configuration, so that
     only its branches, or the settings that the server stores, have changed."""
-    if live is None or live.endpoint_url.rstrip("/") != reviewed.endpoint_url.rstrip("/"):
+    if live is None or not _same_server(reviewed, live):
         return False
     now = {setting.kind: setting.after_etag for setting in live.settings}
     return (
@@ -281,9 +282,9 @@ def growth(
         if value > ceiling * (1 + safety.impact_tolerance_percent / 100):
             texts.append(_more(value, noun, "would expire", ceiling))
     texts += _not_named(reviewed, live, safety, age, "object", (Bit.NOW, Bit.WEEK))
-    at_risk = _ceiling(reviewed.impact, "objects_at_risk", age)
-    if (current.objects_at_risk or 0) > at_risk:
-        texts.append(_more(current.objects_at_risk or 0, "object", "would be at risk", at_risk))
+    ceiling, value = _ceiling(reviewed.impact, "objects_at_risk", age), current.objects_at_risk or 0
+    if value > ceiling:
+        texts.append(_more(value, "object", "would be at risk", ceiling))
     return texts + _new_tags(reviewed, live)
 
 

@@ -108,6 +108,12 @@ def restore(
         others = sum(size != sizes[address] for address, size in existing.items())
         why = "not replaced, because an object of a different size is now at the same address"
         other_note = f"{count_of(others, 'object was', 'objects were')} {why}" if others else ""
+        counts = {"restored": len(copied), "already_there": len(existing), "failed": len(failed)}
+        journal.record["finished_at"] = run.now().isoformat()
+        notes = [note, _cut_note(chosen_paths, options), other_note, lost_note]
+        notes.append(note_step(journal, site.key, status="failed" if failed else "applied", counts=counts))
+        back = {address for address, size in existing.items() if size == sizes[address]}
+        notes.append(_record(site, mark, ports, {*copied}, back))
         document: RestoreDocument = {
             "format": RESTORE_FORMAT,
             "mark_id": mark.mark_id,
@@ -119,15 +125,8 @@ def restore(
             "failed": len(failed),
             "failures": dict(list(failed.items())[:NAMED]),
             "collectable_again": None if needed is None else len(set(copied) - needed),
-            "note": "",
+            "note": "; ".join(filter(None, notes)),
         }
-        counts = {"restored": len(copied), "already_there": len(existing), "failed": len(failed)}
-        journal.record["finished_at"] = run.now().isoformat()
-        notes = [note, _cut_note(chosen_paths, options), other_note, lost_note]
-        notes.append(note_step(journal, site.key, status="failed" if failed else "applied", counts=counts))
-        back = {address for address, size in existing.items() if size == sizes[address]}
-        notes.append(_record(site, mark, ports, {*copied}, back))
-        document["note"] = "; ".join(filter(None, notes))
         key = f"{sweep_prefix(mark.mark_id)}restored/{run.run_id}.json"
         try:
             site.store.put(key, json_line(document))
@@ -197,7 +196,7 @@ def _copies(site: Site, mark: Mark, wanted: _Wanted | None) -> tuple[dict[str, i
     requested instead of listed. Keys that the mark does not name, such as incomplete copies, are left out if
     the mark's parts can be read. Otherwise the objects count as unchanged."""
     prefix = quarantine_prefix(mark.mark_id)
-    if wanted is not None and 0 < len(wanted.addresses) <= FEW:
+    if wanted is not None and len(wanted.addresses) <= FEW:
         requested = site.store.find(sorted(prefix + key for key in wanted.addresses if is_candidate_key(key)))
         if requested:
             copies = {key.removeprefix(prefix): stored.size for key, stored in requested.items()}
@@ -267,11 +266,9 @@ def _cut_note(chosen: Mapping[str, bool | None], options: RestoreOptions) -> str
     unsure = sum(takes is None for takes in chosen.values())
     if not unsure:
         return ""
-    named = count_of(unsure, "object has", "objects have")
-    they, were = ("it", "was") if unsure == 1 else ("they", "were")
     return (
-        f"{named} more paths than a mark lists, so {they} may also be at {options.path}; {they} {were} not"
-        " restored"
+        f"{count_of(unsure, 'object')} may also be at {options.path}, but cannot be restored by path, because"
+        f" a mark lists at most {PATHS_NAMED} paths of each object"
     )
 
 

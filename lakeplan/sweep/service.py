@@ -272,6 +272,7 @@ def stage_of(site: Site, state: StateReader, mark_id: str) -> MarkStage:
 
 
 REASON = "sweep.automatic: the plan showed every object"
+_HAS_NEVER_COMMITTED = "awaiting approval: plans do not show objects that were never committed"
 _EXPIRED = frozenset(kind.value for kind in EXPIRED_CLASSES)
 
 
@@ -344,22 +345,20 @@ def _never_automatic(mark: Mark) -> str:
     if mark.settings.engine != "builtin":
         return "awaiting approval: the official engine never runs automatically"
     if mark.to_delete != mark.marked.amount(*EXPIRED_CLASSES):
-        return "awaiting approval: plans do not show objects that were never committed"
+        return _HAS_NEVER_COMMITTED
     return ""
 
 
 def _not_shown(site: Site, mark: Mark, shown: Digests | None) -> str:
     """Return why a person must approve a mark with objects that the plan did not show, or "". Compares the
     objects of the mark's parts one by one, because equal numbers prove nothing."""
-    never, others = 0, 0
+    others = 0
     for part in mark.marked.going:
         rows = read_marked(site.store, mark.mark_id, part)
-        classes = rows.column("class").to_pylist()
-        never += sum(1 for each in classes if each not in _EXPIRED)
+        if not _EXPIRED.issuperset(rows.column("class").to_pylist()):
+            return _HAS_NEVER_COMMITTED
         digests = object_digests(mark.key, rows.column("address").to_pylist())
         others += len(digests) if shown is None else count_absent(digests, shown)
-    if never:
-        return "awaiting approval: plans do not show objects that were never committed"
     if not others:
         return ""
     number = mark.to_delete.objects

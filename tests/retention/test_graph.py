@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakeplan.errors import LakeplanError
-from lakeplan.retention.graph import NO_PARENT, CommitGraph, missing_heads
+from lakeplan.retention.graph import NO_PARENT, CommitGraph, by_date, missing_heads
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from tests.retention.literal import fixed_worlds, starts
 
@@ -44,6 +44,11 @@ def it_orders_children_before_parents(draw: Any) -> None:
     place = {commit: n for n, commit in enumerate(graph.order)}
     assert sorted(place) == [0, 1, 2, 3, 4]
     assert all(place[c] < place[p] for c, p in enumerate(graph.main_parent) if p != NO_PARENT)
+
+
+def it_sorts_by_date_then_id(draw: Any) -> None:
+    graph = draw("main -> c 1 a\n other -> b 5 d\n a 5\n d 9")
+    assert list(zip(graph.ids, by_date(graph), strict=True)) == [("a", 1), ("b", 2), ("c", 3), ("d", 0)]
 
 
 def it_knows_children_and_descendants(draw: Any) -> None:

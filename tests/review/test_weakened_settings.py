@@ -22,7 +22,7 @@ from lakeplan.values.notify import Channel, ChannelKind, NotifyConfig
 from lakeplan.values.pins import PinSettings
 from lakeplan.values.plan import Plan, WeakenedSetting
 from lakeplan.values.settings import BranchSettings
-from lakeplan.values.sweep import Hold, SweepSettings
+from lakeplan.values.sweep import Hold, SweepSettings, Versions
 from tests.review.declared import strategy, strictest, values, weakest
 
 HERE = Source("lakeplan.yaml", 7, 3)
@@ -134,6 +134,26 @@ class DescribeWhatIsListed:
         if path != "state.url":
             assert weakened_settings(Guards(**head), Guards(**base), TODAY) == ()
 
+    @pytest.mark.parametrize(
+        ("base", "head", "shown"),
+        [
+            ({"state_url": None}, {"state_url": "s3://a/b"}, ("the default", "s3://a/b")),
+            ({"notify": OPS}, {"notify": None}, (str(OPS), "absent")),
+            ({"name": "a"}, {"name": None}, ("a", "absent")),
+            ({"approvers": "ops"}, {"approvers": None}, ("ops", "no team")),
+            (
+                {"safety": Safety(max_expired_bytes=5000)},
+                {"safety": Safety(max_expired_bytes=None)},
+                ("5,000 bytes", "unlimited"),
+            ),
+        ],
+    )
+    def it_shows_what_applies_where_nothing_is_set(
+        self, base: dict[str, Any], head: dict[str, Any], shown: tuple[str, str]
+    ) -> None:
+        (found,) = weakened_settings(Guards(**base), Guards(**head), TODAY)
+        assert (found.before, found.after, found.where) == (*shown, "")
+
     def it_points_at_the_block_when_the_key_was_taken_out(self) -> None:
         base = Guards(Safety(max_expired_bytes=5))
         (found,) = weakened_settings(base, Guards(places={"safety": HERE}), TODAY)
@@ -236,6 +256,7 @@ class DescribeHoldsAndSweep:
         ("weak", "path", "shown"),
         [
             (SweepSettings(automatic=True), "sweep.automatic", ("false", "true")),
+            (SweepSettings(versions=Versions.ALL), "sweep.versions", ("marker", "all")),
             (SweepSettings(min_age_seconds=0), "sweep.min_age", ("1d", "0s")),
             (SweepSettings(settle_seconds=3600), "sweep.settle", ("1d", "1h")),
             (SweepSettings(max_objects=10**8), "sweep.max_objects", ("10,000,000", "100,000,000")),

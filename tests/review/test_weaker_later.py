@@ -133,7 +133,9 @@ class DescribeRulesOfBranchesToCome:
 def on_server(base: GcSetting, head: GcSetting, stored: GcRules | None) -> list[tuple[str, str, str, str]]:
     old, new = (DesiredRepository("prod", "lake", "lake", gc, "5f", {}, {}) for gc in (base, head))
     plan = RepositoryPlan("prod", "lake", "lake", "http://lake", "5f", Action.CHANGE, stored, stored)
-    return [(each.path, each.before, each.after, each.where) for each in weaker_on_server(old, new, plan)]
+    found = [*weaker_on_server(old, new, plan)]
+    assert {each.scope for each in found} <= {"prod/lake"}
+    return [(each.path, each.before, each.after, each.where) for each in found]
 
 
 class DescribeRulesThatTheServerHasAlready:
@@ -172,13 +174,21 @@ class DescribeObjectRulesThatTheServerHasAlready:
     OLD = ObjectRule("raw", ("main", "dev"), "raw/", 30)
     SHOWN = "a prefix of dev, main: 30 days"
 
-    def listed(self, rule: ObjectRule, *changes: SettingChange, old: ObjectRule | None = OLD) -> object:
-        before, after = (ObjectRulesDesired((one,) if one else (), HERE) for one in (old, rule))
+    def listed(
+        self,
+        rule: ObjectRule | None,
+        *changes: SettingChange,
+        old: ObjectRule | None = OLD,
+        planned: bool = True,
+    ) -> object:
+        before = ObjectRulesDesired((old,), THERE) if old else None
+        after = ObjectRulesDesired((rule,), HERE) if rule else None
         plan = RepositoryPlan("prod", "lake", "lake", "http://lake", "5f", Action.NONE, None, None)
         rules = ObjectRulesPlan(Action.CHANGE if changes else Action.NONE, changes=changes)
         first = DesiredRepository("prod", "lake", "lake", None, "5f", {}, {})
         base, head = (replace(first, object_lifecycle=each) for each in (before, after))
-        found = weaker_on_server(base, head, replace(plan, object_lifecycle=rules))
+        found = [*weaker_on_server(base, head, replace(plan, object_lifecycle=rules if planned else None))]
+        assert {(each.scope, each.where) for each in found} <= {("prod/lake", "a.yaml:7:3")}
         return [(each.path, each.before, each.after) for each in found]
 
     def it_lists_one_that_expires_more_or_sooner(self) -> None:
@@ -194,6 +204,8 @@ class DescribeObjectRulesThatTheServerHasAlready:
         assert self.listed(sooner, SettingChange("raw", Action.CHANGE, {}, {})) == []
         assert self.listed(sooner, SettingChange("other", Action.CHANGE, {}, {})) != []
         assert self.listed(replace(self.OLD, branches=("main",), prefix="raw/a", expire_after_days=31)) == []
+        assert self.listed(self.OLD) == []
+        assert self.listed(None) == self.listed(sooner, planned=False) == []
 
 
 OLD = Policy("p1", ("tmp-*", "ci-*"), max_age_seconds=9 * DAY)

@@ -367,24 +367,52 @@ class DescribeTheHistory:
         )
 
 
-@pytest.mark.parametrize(("restored", "counts"), [(1, (1, 2)), (0, (2, 1))])
+@pytest.mark.parametrize(
+    ("restored", "damaged", "counts"),
+    [(1, "", (1, 2)), (0, "", (2, 1)), (1, "m2", (2, 1)), (1, "m1", (1, 0))],
+)
 def it_counts_what_a_later_sweep_deleted_again_as_restored_before(
-    case: Case, monkeypatch: pytest.MonkeyPatch, restored: int, counts: tuple[int, int]
+    case: Case, monkeypatch: pytest.MonkeyPatch, restored: int, damaged: str, counts: tuple[int, int]
 ) -> None:
     own = ("data/a", "data/b", "data/c", "data/d")
     by_mark = {"m0": ("data/c",), "m1": own, "m2": ("data/a", "data/d")}
     recorded: list[Any] = []
+
+    def deleted(site: Any, mark: Any) -> list[tuple[str, int]]:
+        assert site is case.site
+        if mark.mark_id == damaged:
+            raise FormatError("a damaged record")
+        return [(address, 1) for address in by_mark[mark.mark_id]]
+
+    def mark_ids(store: Any, prefix: str) -> list[str]:
+        assert (store, prefix) == (case.store, "_lakeplan/sweeps/")
+        return [*by_mark]
+
+    def read_stored(store: Any, mark_id: str) -> Any:
+        assert store is case.store
+        return SimpleNamespace(mark=SimpleNamespace(mark_id=mark_id))
+
     given = {
         "read_sweeps": lambda state, key: {"m1": SimpleNamespace(restored=restored)},
-        "mark_ids": lambda store, prefix: [*by_mark],
-        "read_stored": lambda store, mark_id: SimpleNamespace(mark=SimpleNamespace(mark_id=mark_id)),
-        "deleted": lambda site, mark: [(address, 1) for address in by_mark[mark.mark_id]],
+        "mark_ids": mark_ids,
+        "read_stored": read_stored,
+        "deleted": deleted,
         "record_restore": lambda *args, before: recorded.append((*args[1:], before)),
     }
     for name, replacement in given.items():
         monkeypatch.setattr(module, name, replacement)
     assert module._record(case.site, case.mark, case.ports, {"data/a", "data/c"}, {"data/b", "data/y"}) == ""
     assert recorded == [("prod/lake", "m1", *counts)]
+
+
+def it_counts_nothing_as_restored_before_if_nothing_was_there(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded: list[Any] = []
+    monkeypatch.setattr(module, "record_restore", lambda *args, before: recorded.append((*args[3:], before)))
+    case.copies("data/a")
+    case.restore()
+    assert recorded == [(1, 0)]
 
 
 def it_counts_no_object_of_another_size_as_back(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,6 +470,29 @@ class DescribeACopyThatIsGone:
         swept.copies("data/e", paths=["y"])
         assert swept.restore(path="y")["failed"] == 0
 
+    def it_does_not_matter_where_nothing_is_moved(self, swept: Case) -> None:
+        swept.mode = "delete"
+        document = swept.restore()
+        assert (document["restored"], document["failed"], document["note"]) == (1, 0, "")
+
+    def it_needs_no_record_of_purges_if_every_object_is_there(
+        self, swept: Case, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        swept.copies("data/c", paths=["x"])
+
+        def fail(*_: object) -> None:
+            raise StorageError("no permission")
+
+        monkeypatch.setattr(module, "read_sweeps", fail)
+        document = swept.restore()
+        assert (document["restored"], document["failed"]) == (2, 0)
+        assert "readable" not in document["note"]
+
+    def it_requests_so_many_at_once(self, swept: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "FEW", 1)
+        swept.restore()
+        assert {("data/b",), ("data/c",)} <= {tuple(keys) for (keys,) in swept.store.called("find")}
+
     def it_counts_as_failed_if_nothing_was_purged(self, swept: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         kept = SimpleNamespace(purged=Amount(), purging=None, restored=0)
         monkeypatch.setattr(module, "read_sweeps", lambda state, repository: {"m1": kept})
@@ -456,6 +507,8 @@ class DescribeACopyThatIsGone:
         document = swept.restore()
         assert (document["restored"], document["failed"]) == (1, 0)
         assert document["note"].startswith("1 other object was not restored, because a purge may")
+        (swept.folder / "data/b").unlink()
+        assert swept.restore()["note"].startswith("2 other objects were not restored")
         (swept.folder / QUARANTINE_PREFIX / "data/a").unlink()
         swept.copies("data/e", paths=["y"])
         with pytest.raises(UsageError, match="no object in quarantine matches"):
@@ -492,7 +545,8 @@ class DescribeAChoice:
         document = case.restore(path=path)
         assert case.back() == back
         assert document["note"] == (
-            f"1 object has more paths than a mark lists, so it may also be at {path}; it was not restored"
+            f"1 object may also be at {path}, but cannot be restored by path, because a mark lists at most 10"
+            " paths of each object"
         )
 
     def it_asks_only_for_the_copies_that_are_wanted(self, case: Case) -> None:
@@ -560,7 +614,7 @@ class DescribeAChoice:
         case.held = frozenset({"data/b", "data/many"})
         document = case.restore(commit="c1", path="raw/")
         assert (case.back(), document["restored"]) == ({"data/b"}, 1)
-        assert document["note"].startswith("1 object has more paths")
+        assert document["note"].startswith("1 object may also be at raw/")
 
     def it_asks_for_no_metarange_of_an_empty_commit(self, case: Case) -> None:
         case.metarange = ""

@@ -15,6 +15,7 @@ from lakeplan.errors import (
     ExitCode,
     GateRefused,
     LakeplanError,
+    LeaseHeld,
     ReadOnlyRepository,
     ServerUnreachable,
     StalePlan,
@@ -317,7 +318,7 @@ def purged(key: str, **more: Any) -> Any:
 
 @dataclass
 class Purges:
-    """Purges of quarantines ``server/name mark``, with these results."""
+    """Purges of quarantines ``server/name mark``, with these results. ``Amount()``: no copy is left."""
 
     results: dict[str, Any]
     state: MemoryState = field(default_factory=MemoryState)
@@ -333,9 +334,10 @@ class Purges:
 
     def run(self) -> tuple[Any, int]:
         old: list[Any] = []
-        for name in self.results:
+        for name, result in self.results.items():
             key, _, mark_id = name.partition(" ")
-            old.append(SimpleNamespace(site=SimpleNamespace(key=key), mark_id=mark_id, amount=Amount(1, 1)))
+            amount = result if isinstance(result, Amount) else Amount(1, 1)
+            old.append(SimpleNamespace(site=SimpleNamespace(key=key), mark_id=mark_id, amount=amount))
         ports: Any = SimpleNamespace(state=self.state)
         return purge_all(old, ports, run(), older_than=NOW, option="30d")
 
@@ -437,6 +439,21 @@ class DescribePurging:
             "prod/a": "failed",
             "prod/b": "applied",
         }
+
+    def it_records_the_end_of_purges_that_left_no_copy(
+        self, purges: Purges, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        recorded: list[Any] = []
+
+        def record(one: Any, ports: Any, run: Run) -> None:
+            recorded.append((one.mark_id, ports.state, run.run_id))
+            raise LeaseHeld("another run may be purging it")
+
+        monkeypatch.setattr(module, "record_empty", record)
+        purges.results = {"prod/a m0": Amount(), **purges.results}
+        document, code = purges.run()
+        assert recorded == [("m0", purges.state, "r1")]
+        assert (document["quarantines"], document["refused"], code) == ([purged("prod/a")], [], ExitCode.OK)
 
     def it_records_why_a_quarantine_was_refused(self, purges: Purges) -> None:
         purges.results = {"prod/a m1": GateRefused("needed again")}
