@@ -25,10 +25,10 @@ from lakeplan.output.report import render_report
 from lakeplan.plan.impact import simulated
 from lakeplan.plan.page import History, judge_history, report_page_document
 from lakeplan.review.differences import action_of, diff_rules
+from lakeplan.values.desired import Policy
 from lakeplan.values.plan import BranchFate, Plan, PoliciesPlan, PrefixImpact, RepositoryPlan, SettingChange
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.rules import Action, GcRules
-from lakeplan.values.settings import Policy
 from lakeplan.values.simulation import Amount, ImpactResult
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)

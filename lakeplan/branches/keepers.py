@@ -17,9 +17,8 @@ from lakeplan.retention.patterns import matches
 from lakeplan.review.strictness import all_holds
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook, Keep, StagedData
-from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.desired import BranchSettings, DesiredRepository, Policy
 from lakeplan.values.repository import Refs
-from lakeplan.values.settings import BranchSettings, Policy
 from lakeplan.values.sweep import Hold
 
 _DIALECT = re.compile(r"\[[^\]]*\]?|\{[^}]*\}?|\\.?|[\]},!^]")

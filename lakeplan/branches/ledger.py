@@ -17,8 +17,8 @@ from typing import Any, Literal
 from lakeplan.errors import FormatError
 from lakeplan.limits import parse_json
 from lakeplan.values.branches import LiveBranch
+from lakeplan.values.desired import BranchFacts, Evidence
 from lakeplan.values.records import moment_of, without_duplicates
-from lakeplan.values.settings import BranchFacts, Evidence
 
 LEDGER_FORMAT = "lakeplan.branches/v2"
 SKEW_SECONDS = 300

@@ -37,12 +37,11 @@ from lakeplan.values.branches import (
     PullRequest,
     StagedData,
 )
-from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.desired import BranchFacts, DesiredRepository, Evidence
 from lakeplan.values.pins import is_pin_name
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import BranchFacts, Evidence
 
 RECREATED = (
     "its history no longer contains its first recorded HEAD (it was recreated or reset), so its age counts"

@@ -11,10 +11,9 @@ from lakeplan.errors import ConfigError
 from lakeplan.retention.patterns import BRANCH_NAMES, Budget, TooManyGlobs, is_glob, matches, share_a_name
 from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep
 from lakeplan.values.cron import parse_cron
-from lakeplan.values.desired import DesiredRepository, PoliciesDesired
+from lakeplan.values.desired import BranchFacts, DesiredRepository, Evidence, PoliciesDesired, Policy
 from lakeplan.values.plan import BranchFate
 from lakeplan.values.repository import Branch
-from lakeplan.values.settings import BranchFacts, Evidence, Policy
 from lakeplan.values.sweep import Hold
 
 END_OF_TIME = datetime.max.replace(tzinfo=timezone.utc)

@@ -34,12 +34,11 @@ from lakeplan.review.strictness import (
 )
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import Tree, load_tree
-from lakeplan.values.desired import Check, DesiredRepository, Safety, ServerConfig
+from lakeplan.values.desired import BranchSettings, Check, DesiredRepository, Safety, ServerConfig
 from lakeplan.values.local import OutsideFolder, read_inside
 from lakeplan.values.pins import PinSettings
 from lakeplan.values.plan import GateResult, Plan, RepositoryPlan, SweepGuard, WeakenedSetting
 from lakeplan.values.plan_document import dump_plan
-from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import SweepSettings
 
 Pair = tuple[DesiredRepository, DesiredRepository | None]

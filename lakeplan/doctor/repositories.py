@@ -14,12 +14,11 @@ from lakeplan.lakefs.protocols import BranchReader, GcRulesWriter, LakeFSReader
 from lakeplan.review.claims import check_claims, claims_in
 from lakeplan.state.clocks import MAX_DIFFERENCE
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.desired import DesiredRepository, PoliciesDesired
+from lakeplan.values.desired import BranchSettings, DesiredRepository, PoliciesDesired
 from lakeplan.values.pins import may_be_pin
 from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import BranchSettings
 from lakeplan.values.units import count_of, first_of
 
 POLICIES = "See docs/permissions.md for the complete policy."

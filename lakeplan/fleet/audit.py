@@ -33,12 +33,12 @@ from lakeplan.simulation.verdicts import ObjectClass
 from lakeplan.stores.protocols import NamespaceReader, RemnantReader
 from lakeplan.sweep.documents import CollectorRunRow
 from lakeplan.sweep.finish import runs_of
+from lakeplan.values.desired import Policy, SettingItem, SettingKind, item_body, items_from_body
 from lakeplan.values.documents import ErrorRow, error_rows
 from lakeplan.values.progress import Progress
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Branch, Commit, Refs, Repository
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import Policy, SettingItem, SettingKind, item_body, items_from_body
 from lakeplan.values.simulation import AmountRow
 from lakeplan.values.urls import path_digest
 

@@ -12,9 +12,9 @@ from enum import IntFlag
 from lakeplan.fleet.documents import AdviceRow, AuditedRow, DestroyedRow, Severity, StaleRow
 from lakeplan.retention.rules import DAY_US, to_us
 from lakeplan.simulation.verdicts import ObjectClass, Sighting
+from lakeplan.values.desired import Policy
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import MAX_DAYS, GcRules
-from lakeplan.values.settings import Policy
 from lakeplan.values.simulation import Amount, total_of
 
 PERIODS = (1, 7, 14, 30, 60, 90, 180, 365)

@@ -40,10 +40,10 @@ from lakeplan.lakefs.answers import (
 from lakeplan.lakefs.metadata import LakeFSMetadata
 from lakeplan.lakefs.transport import READS, Adapter, Call, Connection, Transport, of_repository
 from lakeplan.values.branches import LiveBranch, PullRequest, StagedChange, StagedData
+from lakeplan.values.desired import ObjectRule, Policy, SettingItem, SettingKind, Stored
 from lakeplan.values.pins import PREFIX, has_pin_commit, may_be_pin
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, ServerIdentity, Tag
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import ObjectRule, Policy, SettingItem, SettingKind, Stored
 
 OPERATION = "dump the refs"
 STATUS_OPERATION = "read the state of the refs dump"

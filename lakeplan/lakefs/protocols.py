@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from lakeplan.values.branches import LiveBranch, PullRequest, StagedData
+from lakeplan.values.desired import ObjectRule, Policy, SettingItem, SettingKind, Stored
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import ObjectRule, Policy, SettingItem, SettingKind, Stored
 
 
 class SettingsReader(Protocol):

@@ -14,8 +14,8 @@ from lakeplan.lakefs.answers import Fields, parse_json, read, read_commit, unexp
 from lakeplan.lakefs.client import PATHS
 from lakeplan.lakefs.transport import Adapter, Call, of_repository
 from lakeplan.values.branches import LiveBranch
+from lakeplan.values.desired import SettingItem, SettingKind, item_body
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import SettingItem, SettingKind, item_body
 from lakeplan.values.sweep import UncommittedRun
 
 

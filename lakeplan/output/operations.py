@@ -9,7 +9,7 @@ from rich.console import Console
 
 from lakeplan.output.plan_changes import ITEM_MARKS
 from lakeplan.output.text import Cell, Page, count, csv_text, days, moment, names
-from lakeplan.values.settings import SettingKind
+from lakeplan.values.desired import SettingKind
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from lakeplan.state.store import (
     write_baseline,
 )
 from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.values.desired import SettingItem, SettingKind, item_body, items_from_body
 from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import moment_in
 from lakeplan.values.rules import GcRules, rules_from_body
-from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
 from lakeplan.values.units import first_of
 
 WORKERS = 8

@@ -29,10 +29,17 @@ from lakeplan.review.differences import (
 from lakeplan.review.run import Run
 from lakeplan.state.sweeps import RecordedSweep
 from lakeplan.stores.protocols import StateReader, StateWriter
-from lakeplan.values.desired import Cleared, DesiredRepository, GcDesired, ServerConfig
+from lakeplan.values.desired import (
+    Cleared,
+    DesiredRepository,
+    GcDesired,
+    Policy,
+    ServerConfig,
+    SettingItem,
+    SettingKind,
+)
 from lakeplan.values.plan import Failure, ValueChange
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import Policy, SettingItem, SettingKind
 
 
 class DriftClass(str, Enum):

@@ -29,8 +29,7 @@ from lakeplan.tree.editing import (
     replace_number,
 )
 from lakeplan.tree.tree import Tree
-from lakeplan.values.desired import DesiredRepository, GcDesired, Source
-from lakeplan.values.settings import Policy, SettingKind
+from lakeplan.values.desired import DesiredRepository, GcDesired, Policy, SettingKind, Source
 
 
 @dataclass(frozen=True)

@@ -35,15 +35,18 @@ from lakeplan.values.desired import (
     Cleared,
     DesiredRepository,
     GcDesired,
+    ObjectRule,
     ObjectRulesDesired,
     PoliciesDesired,
+    Policy,
     ServerConfig,
+    SettingKind,
+    Stored,
 )
 from lakeplan.values.pins import NAME_TAKEN, PinsPlan
 from lakeplan.values.plan import BranchFate, Failure, Horizon, ObjectRulesPlan, PoliciesPlan, RepositoryPlan
 from lakeplan.values.repository import Branch, Refs, Repository
 from lakeplan.values.rules import Action, GcRules
-from lakeplan.values.settings import ObjectRule, Policy, SettingKind, Stored
 from lakeplan.values.units import count_of
 
 T = TypeVar("T")

@@ -20,9 +20,9 @@ from lakeplan.review.run import GC, Run
 from lakeplan.state.store import Sighting
 from lakeplan.tree.editing import gc_lines, quoted, setting_lines
 from lakeplan.tree.tree import DesiredTree
+from lakeplan.values.desired import SettingItem, SettingKind, item_body
 from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.rules import MAX_DAYS, GcRules
-from lakeplan.values.settings import SettingItem, SettingKind, item_body
 
 Split = Literal["repository", "server", "owner"]
 ROOT_FILE = "lakeplan.yaml"

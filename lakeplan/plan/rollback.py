@@ -15,10 +15,16 @@ from lakeplan.review.selection import Selection
 from lakeplan.tree.editing import EditedTree, add_entry, gc_lines, set_gc, setting_lines
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import DesiredTree, Tree
-from lakeplan.values.desired import BranchRule, Cleared, DesiredRepository, GcDesired
+from lakeplan.values.desired import (
+    BranchRule,
+    Cleared,
+    DesiredRepository,
+    GcDesired,
+    SettingItem,
+    SettingKind,
+)
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import SettingItem, SettingKind
 
 Items = Sequence[SettingItem]
 Connect = Callable[[str], LakeFSReader]

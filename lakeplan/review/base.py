@@ -9,10 +9,9 @@ from lakeplan.errors import ConfigError
 from lakeplan.review import strictness
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.declare import POLICY
-from lakeplan.values.desired import Check, DesiredRepository, Override, Safety, ServerConfig
+from lakeplan.values.desired import BranchSettings, Check, DesiredRepository, Override, Safety, ServerConfig
 from lakeplan.values.pins import PinSettings
 from lakeplan.values.plan import Plan
-from lakeplan.values.settings import BranchSettings
 
 
 @dataclass(frozen=True)

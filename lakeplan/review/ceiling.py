@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from lakeplan.review.differences import same_setting, what_changed
-from lakeplan.values.desired import Safety
+from lakeplan.values.desired import Safety, duration_text
 from lakeplan.values.plan import (
     Bit,
     Horizon,
@@ -22,7 +22,6 @@ from lakeplan.values.plan import (
     RepositoryPlan,
 )
 from lakeplan.values.rules import Action, GcRules
-from lakeplan.values.settings import duration_text
 from lakeplan.values.units import count_of
 
 MAX_DETAILS = 5

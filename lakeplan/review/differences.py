@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 
+from lakeplan.values.desired import ObjectRule, Policy, SettingItem, canonical, duration_text
 from lakeplan.values.plan import SettingChange, ValueChange
 from lakeplan.values.rules import Action, GcRules
-from lakeplan.values.settings import ObjectRule, Policy, SettingItem, canonical, duration_text
 
 DEFAULT_PATH = "default_retention_days"
 

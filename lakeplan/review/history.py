@@ -12,10 +12,10 @@ from lakeplan.errors import FormatError, LakeplanError, UsageError
 from lakeplan.review.differences import diff_rules, diff_setting
 from lakeplan.stores.protocols import StateReader
 from lakeplan.values import records
+from lakeplan.values.desired import SettingItem, SettingKind, item_body, items_from_body
 from lakeplan.values.documents import decode, encode
 from lakeplan.values.plan import NOT_IN_DOCUMENT
 from lakeplan.values.rules import ActionName, GcRules, RulesBody, rules_from_body
-from lakeplan.values.settings import SettingItem, SettingKind, item_body, items_from_body
 
 HISTORY_FORMAT: Final = "lakeplan.history/v1"
 LAST = "last"

@@ -34,24 +34,27 @@ from lakeplan.values.declare import (
 )
 from lakeplan.values.desired import (
     BOUNDS,
+    BRANCH_SETTINGS,
     SAFETY,
     BranchRule,
+    BranchSettings,
     Cleared,
     DesiredRepository,
     GcDesired,
     GcSetting,
+    ObjectRule,
     ObjectRulesDesired,
     Override,
     PoliciesDesired,
     Safety,
     ServerConfig,
     Source,
+    duration_text,
 )
+from lakeplan.values.desired import Policy as BranchPolicy
 from lakeplan.values.notify import NotifyConfig
 from lakeplan.values.pins import PINS, Kept
 from lakeplan.values.plan import Plan, RepositoryPlan, SweepGuard, WeakenedSetting
-from lakeplan.values.settings import BRANCH_SETTINGS, BranchSettings, ObjectRule, duration_text
-from lakeplan.values.settings import Policy as BranchPolicy
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings
 
 Block = TypeVar("Block")

@@ -32,10 +32,10 @@ from lakeplan.sweep.observed_rules import observe_rules, site_clocks
 from lakeplan.sweep.ports import Site, SweepPorts, mark_index_key
 from lakeplan.sweep.records import MarkIndex
 from lakeplan.sweep.rules import candidate_age_seconds, check_collectable, check_engine, mark_gates
+from lakeplan.values.desired import duration_text
 from lakeplan.values.documents import encode
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.repository import Repository, batches
-from lakeplan.values.settings import duration_text
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Part, SweepSettings, Versions, deleted_classes
 

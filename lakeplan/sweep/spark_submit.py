@@ -24,8 +24,8 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 from lakeplan.errors import CredentialsError, LakeplanError, UsageError
 from lakeplan.stores.open import Access, AzureLocation, S3Location, parse_location
+from lakeplan.values.desired import duration_text
 from lakeplan.values.local import find_program, safe_environment
-from lakeplan.values.settings import duration_text
 from lakeplan.values.urls import scheme_of
 
 if TYPE_CHECKING:  # its module imports pyarrow

@@ -10,11 +10,10 @@ from lakeplan import limits
 from lakeplan.retention.keep import prefix_problem
 from lakeplan.retention.patterns import BRANCH_NAMES, is_glob, pattern_problem, why_no_branch, why_no_tag
 from lakeplan.tree.layers import CLEAR, HOLD_TARGETS, RUN_SETTINGS, SERVER_BLOCKS
-from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
+from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, text_of
 from lakeplan.values.declare import BRANCH_GLOBS, Setting
-from lakeplan.values.desired import Bounds, Source
+from lakeplan.values.desired import BRANCH_SETTINGS, Bounds, Source
 from lakeplan.values.pins import PINS, PREFIX
-from lakeplan.values.settings import BRANCH_SETTINGS
 from lakeplan.values.sweep import SWEEP, Hold
 from lakeplan.values.units import parse_count, parse_date, parse_duration
 
@@ -225,11 +224,6 @@ class SettingsCheck:
         if first is not node.source:
             text = f"{by} {name!r} appears twice; the first is at {first}"
             self._problems.add(node.source, (*path, by), text)
-
-
-def text_of(node: Node | None) -> str | None:
-    """Return the text of a scalar, or None if the node is not text."""
-    return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else None
 
 
 def _items(node: Node, key: str, path: NodePath) -> Iterator[tuple[NodePath, MapNode]]:

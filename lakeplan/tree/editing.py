@@ -15,10 +15,9 @@ from lakeplan.errors import LakeplanError
 from lakeplan.limits import read_file, why_unreadable
 from lakeplan.tree.layers import OTHER_NAMES
 from lakeplan.tree.tree import Tree, load_tree
-from lakeplan.values.desired import BranchRule
+from lakeplan.values.desired import BranchRule, Policy, SettingItem, SettingKind, duration_text
 from lakeplan.values.local import SHARED, inside, write_file
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import Policy, SettingItem, SettingKind, duration_text
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})

@@ -10,9 +10,8 @@ from zoneinfo import available_timezones
 
 from lakeplan import limits
 from lakeplan.retention.patterns import matches, pattern_problem, why_no_repository, why_no_tag
-from lakeplan.tree.checks import text_of
 from lakeplan.tree.structure import suggestion
-from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode
+from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, text_of
 from lakeplan.values.cron import parse_cron
 from lakeplan.values.declare import TAG_GLOBS, Setting
 from lakeplan.values.desired import (

@@ -14,7 +14,6 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from lakeplan import limits
-from lakeplan.tree.checks import text_of
 from lakeplan.tree.schemas import VALIDATOR, load_schema
 from lakeplan.tree.yaml import (
     ListNode,
@@ -27,9 +26,8 @@ from lakeplan.tree.yaml import (
     to_plain,
     walk,
 )
-from lakeplan.values.desired import Override, Source
-from lakeplan.values.gates import GATES
-from lakeplan.values.units import first_of, parse_amount, parse_date
+from lakeplan.values.desired import Source
+from lakeplan.values.units import first_of
 
 
 def edit_distance(a: str, b: str, limit: int) -> int:
@@ -79,44 +77,6 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
             break
     best = min(scored, default=None)
     return best[2] if best and best[0] <= limit else None
-
-
-def read_overrides(root: MapNode, problems: Problems) -> Iterator[tuple[NodePath, Override]]:
-    """Yield well-formed items with their paths. The caller checks whether their repositories exist."""
-    node = root.items.get("overrides")
-    for index, item in enumerate(node.items if isinstance(node, ListNode) else ()):
-        path: NodePath = ("overrides", index)
-        if not isinstance(item, MapNode):
-            continue
-        repository, gate = text_of(item.items.get("repository")), text_of(item.items.get("gate"))
-        if repository is None or gate is None:
-            continue
-        if gate not in GATES:
-            text = f"there is no gate {gate!r}; use one of {', '.join(GATES)}"
-            problems.add(item.items["gate"].source, (*path, "gate"), text)
-            continue
-        ceiling = problems.parsed(item, "max", path, parse_amount, None)
-        if ceiling is not None and (why := _why_no_ceiling(gate, item.items["max"])):
-            problems.add(item.items["max"].source, (*path, "max"), why)
-        expires = problems.parsed(item, "expires", path, parse_date, None)
-        if expires is None:
-            continue  # missing or invalid, which is already a problem
-        reason = text_of(item.items.get("reason")) or ""
-        if reason and not reason.strip():
-            problems.add(item.items["reason"].source, (*path, "reason"), "the reason is blank")
-        yield path, Override(repository, gate, ceiling, reason, expires, item.source)
-
-
-def _why_no_ceiling(gate: str, node: Node) -> str | None:
-    """Return why ``max`` does not have the unit of its gate. For example, 5TB for a percentage would be no
-    limit."""
-    unit, ending = GATES[gate].unit, GATES[gate].max_ends
-    if ending is None:
-        return f"the {gate} gate does not compare a single number, so it does not support `max`"
-    text = text_of(node)
-    if text is None or text[-1].isdigit() or (ending and text.endswith(ending)):
-        return None
-    return f"the {gate} gate counts {unit}; specify `max` in {unit}"
 
 
 RENAMED = {"acknowledge": "overrides", "lifecycle": "branch_lifecycle"}

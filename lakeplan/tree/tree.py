@@ -18,19 +18,33 @@ from lakeplan.retention.patterns import (
     pattern_problem,
     why_no_repository,
 )
-from lakeplan.tree.checks import SettingsCheck, text_of
+from lakeplan.tree.checks import SettingsCheck
 from lakeplan.tree.crosscheck import (
+    build,
+    check_complete,
     check_duplicates,
     check_entries,
     check_managed,
     check_names_of_servers,
     check_overrides,
     check_profiles,
+    conflict_text,
+    read_overrides,
     too_many_values,
 )
 from lakeplan.tree.files import ROOT_FILE, TreeFiles, relative_folder, why_no_state
-from lakeplan.tree.layers import Directory, Entry, Layer, Naming, make_layer
-from lakeplan.tree.policies import build, check_complete, conflict_text
+from lakeplan.tree.layers import (
+    SET,
+    Directory,
+    Entry,
+    Layer,
+    Naming,
+    WhatIf,
+    laid_over,
+    make_layer,
+    read_what_if,
+    refuse_wrong,
+)
 from lakeplan.tree.servers import (
     ServersReader,
     read_bounds,
@@ -40,8 +54,7 @@ from lakeplan.tree.servers import (
     read_places,
     read_safety,
 )
-from lakeplan.tree.structure import check_structure, listed, read_overrides, suggestion
-from lakeplan.tree.what_if import SET, WhatIf, laid_over, read_what_if, refuse_wrong
+from lakeplan.tree.structure import check_structure, listed, suggestion
 from lakeplan.tree.yaml import (
     TOP,
     ListNode,
@@ -53,6 +66,7 @@ from lakeplan.tree.yaml import (
     ScalarNode,
     TreeError,
     show_path,
+    text_of,
     walk,
 )
 from lakeplan.values.desired import Bounds, Check, DesiredRepository, Override, Safety, ServerConfig, Source

@@ -527,3 +527,8 @@ def to_plain(node: Node) -> Any:
     if isinstance(node, ListNode):
         return [to_plain(child) for child in node.items]
     return node.value
+
+
+def text_of(node: Node | None) -> str | None:
+    """Return the text of a scalar, or None if the node is not text."""
+    return node.value if isinstance(node, ScalarNode) and isinstance(node.value, str) else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
-from lakeplan.values.settings import BranchFacts, Evidence
+from lakeplan.values.desired import BranchFacts, Evidence
 
 NOTHING_STAGED = ""
 """The fingerprint of no uncommitted changes."""

@@ -6,9 +6,12 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from lakeplan.values.branches import LiveBranch
 from lakeplan.values.declare import ALL_OF_BOTH, COUNT, FLAG, LESS, ON, TAG_GLOBS, setting, settings_of
+
+if TYPE_CHECKING:
+    from lakeplan.values.branches import LiveBranch
 
 PREFIX = "lakeplan-pin-"
 DIGITS = 12

@@ -13,10 +13,9 @@ from enum import Enum, IntFlag
 from typing import TYPE_CHECKING, ClassVar
 
 from lakeplan.values.branches import BranchRow, MomentTotal
-from lakeplan.values.desired import Price, Safety
+from lakeplan.values.desired import ObjectRule, Policy, Price, Safety, SettingItem, SettingKind, setting_etag
 from lakeplan.values.pins import PinsPlan, PinState
 from lakeplan.values.rules import Action, GcRules, etag_of
-from lakeplan.values.settings import ObjectRule, Policy, SettingItem, SettingKind, setting_etag
 from lakeplan.values.simulation import RunnerChoice
 from lakeplan.values.sweep import Hold, SweepSettings
 from lakeplan.values.urls import path_digest

@@ -19,11 +19,18 @@ from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
 from lakeplan.stores.protocols import Versioned
 from lakeplan.values.branches import LiveBranch, PullRequest, StagedChange, StagedData
-from lakeplan.values.desired import DesiredRepository, PoliciesDesired, Safety, ServerConfig, Source
+from lakeplan.values.desired import (
+    BranchSettings,
+    DesiredRepository,
+    PoliciesDesired,
+    Policy,
+    Safety,
+    ServerConfig,
+    Source,
+)
 from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Branch, Commit, Refs, Repository, Tag
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import BranchSettings, Policy
 from lakeplan.values.sweep import Hold
 from tests import memory
 from tests.branches.drawing import draw  # noqa: F401  # a fixture

@@ -8,7 +8,7 @@ import pytest
 
 from lakeplan.branches.verdicts import judge_branch
 from lakeplan.values.branches import BranchVerdict
-from lakeplan.values.settings import BranchFacts, Evidence, Policy
+from lakeplan.values.desired import BranchFacts, Evidence, Policy
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 DAY = 86400

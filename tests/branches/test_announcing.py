@@ -11,8 +11,8 @@ import pytest
 from lakeplan.branches.announce import HINT, TITLE, TRIES, Exempted, ExemptOptions, Noticed, exempt_branch
 from lakeplan.branches.notices import Exemption, Notice, read_exemptions, read_notices
 from lakeplan.errors import LakeplanError, WriteConflict
+from lakeplan.values.desired import BranchSettings, Policy
 from lakeplan.values.notify import Item, SentMessage
-from lakeplan.values.settings import BranchSettings, Policy
 
 KEY = "prod/analytics"
 DAY = 86400

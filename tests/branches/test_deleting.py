@@ -10,8 +10,8 @@ from lakeplan.branches.documents import run_exit_code
 from lakeplan.branches.recall import read_ledger
 from lakeplan.errors import ServerUnreachable, UnexpectedAnswer
 from lakeplan.values.branches import Keep, PullRequest
+from lakeplan.values.desired import BranchSettings, Policy
 from lakeplan.values.repository import Tag
-from lakeplan.values.settings import BranchSettings, Policy
 from lakeplan.values.sweep import Hold
 
 KEY = "prod/analytics"

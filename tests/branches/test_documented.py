@@ -9,7 +9,7 @@ import pytest
 
 from lakeplan.branches.verdicts import default_branch_problems
 from lakeplan.values.branches import Keep
-from lakeplan.values.settings import BranchFacts
+from lakeplan.values.desired import BranchFacts
 
 
 class DescribeAPolicy:

@@ -20,9 +20,9 @@ from lakeplan.branches.verdicts import (
     judge_branch,
 )
 from lakeplan.values.branches import BranchOutlook
+from lakeplan.values.desired import BranchFacts, Evidence, Policy
 from lakeplan.values.plan import BranchFate
 from lakeplan.values.repository import Branch
-from lakeplan.values.settings import BranchFacts, Evidence, Policy
 from lakeplan.values.sweep import Hold
 
 DAY = 86400

@@ -12,9 +12,8 @@ import pytest
 from lakeplan.branches.keepers import held_branches, with_other_names
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.ranges import write_metarange, write_range
-from lakeplan.values.desired import DesiredRepository
+from lakeplan.values.desired import BranchSettings, DesiredRepository
 from lakeplan.values.repository import AddressType, Branch, Commit, Entry, Refs, Tag
-from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import Hold
 
 

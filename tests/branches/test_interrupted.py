@@ -11,7 +11,7 @@ from lakeplan.branches.deletion_records import list_runs, read_deletions
 from lakeplan.branches.documents import run_exit_code
 from lakeplan.errors import ServerUnreachable
 from lakeplan.state.store import LEASE_GRACE
-from lakeplan.values.settings import Policy
+from lakeplan.values.desired import Policy
 
 KEY = "prod/analytics"
 DAY = 86400

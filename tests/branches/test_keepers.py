@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakeplan.branches.keepers import keeper_of, spare_newest
 from lakeplan.branches.verdicts import judge_branch
 from lakeplan.values.branches import BranchOutlook, Keep, PullRequest, StagedChange, StagedData
-from lakeplan.values.settings import BranchSettings
+from lakeplan.values.desired import BranchSettings
 
 DIRTY = StagedData((StagedChange("a", "added"),))
 PULLS = (PullRequest("1", "feature-1", "main"),)

@@ -23,7 +23,7 @@ from lakeplan.branches.ledger import (
 )
 from lakeplan.errors import FormatError
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.settings import Evidence
+from lakeplan.values.desired import Evidence
 
 START = datetime(2026, 3, 1, tzinfo=timezone.utc)
 KEY = "prod/analytics"

@@ -28,7 +28,7 @@ from lakeplan.branches.notices import (
 )
 from lakeplan.errors import FormatError, WriteConflict
 from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep, StagedChange, StagedData
-from lakeplan.values.settings import BranchFacts, Evidence
+from lakeplan.values.desired import BranchFacts, Evidence
 from tests.branches.conftest import MemoryState
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)

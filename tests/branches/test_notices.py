@@ -15,10 +15,9 @@ from lakeplan.branches.notices import LAPSE, read_exemptions, read_notices
 from lakeplan.errors import FormatError, LakeplanError, StorageError, UsageError, WriteConflict
 from lakeplan.review.history import list_runs
 from lakeplan.values.branches import Keep, branch_row
-from lakeplan.values.desired import Safety
+from lakeplan.values.desired import BranchSettings, Policy, Safety
 from lakeplan.values.notify import Event, Item, SentMessage
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import BranchSettings, Policy
 from lakeplan.values.sweep import Hold
 
 KEY = "prod/analytics"

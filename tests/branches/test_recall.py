@@ -11,7 +11,7 @@ import pytest
 from lakeplan.branches.documents import run_exit_code
 from lakeplan.branches.recall import WITNESS, plain_endpoint
 from lakeplan.errors import FeatureMissing, PermissionDenied, ServerUnreachable, UnexpectedAnswer
-from lakeplan.values.settings import BranchSettings, Policy
+from lakeplan.values.desired import BranchSettings, Policy
 
 KEY = "prod/analytics"
 LEDGER = "branches/prod/analytics.json"

@@ -15,8 +15,7 @@ from lakeplan.branches.recall import read_ledger
 from lakeplan.errors import ConfigError, FormatError, PermissionDenied, PreconditionFailed, UsageError
 from lakeplan.review.base import ReviewedTree
 from lakeplan.values.branches import Keep, PullRequest, StagedData
-from lakeplan.values.desired import Override, Safety, Source
-from lakeplan.values.settings import BranchSettings, Policy
+from lakeplan.values.desired import BranchSettings, Override, Policy, Safety, Source
 
 KEY = "prod/analytics"
 DAY = 86400

@@ -14,9 +14,8 @@ from lakeplan.branches.documents import undo_exit_code
 from lakeplan.branches.undo import AT_ONCE
 from lakeplan.errors import PermissionDenied, ServerUnreachable, UnexpectedAnswer, UsageError
 from lakeplan.review.history import list_runs as list_history
-from lakeplan.values.desired import Safety
+from lakeplan.values.desired import BranchSettings, Safety
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import BranchSettings
 
 KEY = "prod/analytics"
 

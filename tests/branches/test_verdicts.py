@@ -13,8 +13,16 @@ from lakeplan.branches.verdicts import check_default_branch, judge_branch
 from lakeplan.errors import ConfigError
 from lakeplan.retention.patterns import matches
 from lakeplan.values.branches import Keep
-from lakeplan.values.desired import Cleared, DesiredRepository, PoliciesDesired, PoliciesSetting, Source
-from lakeplan.values.settings import BranchFacts, Evidence, Policy
+from lakeplan.values.desired import (
+    BranchFacts,
+    Cleared,
+    DesiredRepository,
+    Evidence,
+    PoliciesDesired,
+    PoliciesSetting,
+    Policy,
+    Source,
+)
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 SECONDS = st.integers(0, 100)

@@ -24,8 +24,7 @@ from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.lakefs.writers import LakeFSSettingsWriter
 from lakeplan.sandbox.service import Options
-from lakeplan.values.desired import ServerConfig
-from lakeplan.values.settings import ObjectRule, Policy, SettingKind, item_body
+from lakeplan.values.desired import ObjectRule, Policy, ServerConfig, SettingKind, item_body
 from tests.lakefs.conftest import Answer, Scripted
 from tests.sandboxes import SandboxHandle, start_sandbox
 

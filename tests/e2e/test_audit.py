@@ -16,9 +16,8 @@ from lakeplan.cli.main import run
 from lakeplan.fleet import audit as fleet
 from lakeplan.sandbox.service import Options
 from lakeplan.tree.tree import load_tree
-from lakeplan.values.desired import GcDesired
+from lakeplan.values.desired import GcDesired, Policy, SettingKind
 from lakeplan.values.repository import Repository
-from lakeplan.values.settings import Policy, SettingKind
 from tests.sandboxes import SandboxHandle, start_sandbox
 
 if TYPE_CHECKING:

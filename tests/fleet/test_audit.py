@@ -25,11 +25,10 @@ from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.stores.open import open_namespace, open_sweep_store
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.tree.schemas import load_schema
-from lakeplan.values.desired import ServerConfig
+from lakeplan.values.desired import Policy, ServerConfig, Stored
 from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import MAX_DAYS, GcRules
-from lakeplan.values.settings import Policy, Stored
 from lakeplan.values.sweep import Versions
 from tests.commits_csv import read_commits_csv
 from tests.storage_servers import s3_client

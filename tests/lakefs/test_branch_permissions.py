@@ -11,7 +11,7 @@ from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials
 from lakeplan.lakefs.writers import LakeFSBranchWriter, LakeFSSettingsWriter
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.settings import Policy, SettingKind
+from lakeplan.values.desired import Policy, SettingKind
 from tests.lakefs.conftest import Answer, Scripted
 
 POLICIES = SettingKind.BRANCH_LIFECYCLE

@@ -33,9 +33,8 @@ from lakeplan.lakefs.transport import (
 )
 from lakeplan.lakefs.writers import LakeFSBranchWriter, LakeFSRulesWriter, LakeFSSettingsWriter
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.desired import ServerConfig
+from lakeplan.values.desired import Policy, ServerConfig, SettingKind
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import Policy, SettingKind
 from tests.lakefs.conftest import Answer, FakeClock, Scripted
 
 VERSION = Answer(body={"version": "1.84.0", "version_context": "lakeFS"})

@@ -8,6 +8,7 @@ from typing import Any
 
 from lakeplan.plan.page import History, report_page_document
 from lakeplan.review.differences import action_of, diff_rules
+from lakeplan.values.desired import Policy
 from lakeplan.values.plan import (
     BranchFate,
     Impact,
@@ -20,7 +21,6 @@ from lakeplan.values.plan import (
 )
 from lakeplan.values.repository import Branch, Commit, Refs, Tag
 from lakeplan.values.rules import Action, GcRules
-from lakeplan.values.settings import Policy
 
 AS_OF = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)
 DAY_US = 86_400_000_000

@@ -10,9 +10,9 @@ from lakeplan.output.operations import render_drift
 from lakeplan.plan.drift import DriftReport, drift_document
 from lakeplan.plan.drift_compare import DriftClass, DriftedItem, DriftedValue, LastApplied, RepositoryDrift
 from lakeplan.tree.schemas import load_schema
+from lakeplan.values.desired import SettingKind
 from lakeplan.values.plan import Failure
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import SettingKind
 
 AT = datetime(2026, 3, 31, 12, 0, tzinfo=timezone.utc)
 LAST = LastApplied(GcRules(21), "5f" * 32, "20260330T101500Z-0a1b2c3d", AT)

@@ -9,8 +9,8 @@ import pytest
 from lakeplan.output.operations import render_history, render_run
 from lakeplan.review.history import RunRecord, RunStep, SettingStep, history_document
 from lakeplan.tree.schemas import load_schema
+from lakeplan.values.desired import Policy, SettingKind
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import Policy, SettingKind
 
 AT = datetime(2026, 3, 31, 12, 0, tzinfo=timezone.utc)
 

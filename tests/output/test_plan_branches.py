@@ -12,10 +12,10 @@ from lakeplan.output.comments import render_markdown
 from lakeplan.output.plan import render_plan
 from lakeplan.output.show import render_repository
 from lakeplan.values.branches import BranchRow, Consequence, MomentTotal, OnlyHere
+from lakeplan.values.desired import Evidence
 from lakeplan.values.plan import BranchesPlan
 from lakeplan.values.plan_document import to_document
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import Evidence
 
 
 def row(plans: Any, name: str, reason: str = "policy", **fields: Any) -> BranchRow:

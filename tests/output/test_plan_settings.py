@@ -16,6 +16,7 @@ from lakeplan.output.plan_changes import render_pins
 from lakeplan.output.show import render_repository
 from lakeplan.output.text import Page, code
 from lakeplan.review.differences import action_of_setting, diff_setting, is_reordering
+from lakeplan.values.desired import ObjectRule, Policy
 from lakeplan.values.plan import (
     BranchFate,
     Horizon,
@@ -27,7 +28,6 @@ from lakeplan.values.plan import (
 )
 from lakeplan.values.plan_document import to_document
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import ObjectRule, Policy
 
 DAY = 86400
 FEATURES = Policy("features", ("feature-*", "wip-*"), 7 * DAY, 3 * DAY, "quiet feature branches")

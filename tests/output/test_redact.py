@@ -18,11 +18,10 @@ from lakeplan.output.plan import render_plan
 from lakeplan.output.redact import redact_plan, redact_text, redacted
 from lakeplan.output.show import render_repository
 from lakeplan.review.ceiling import stale_reasons
-from lakeplan.values.desired import Safety
+from lakeplan.values.desired import ObjectRule, Safety
 from lakeplan.values.plan import ObjectRulesPlan, SettingChange, SweepGuard, WeakenedSetting
 from lakeplan.values.plan_document import dump_plan, load_plan, to_document
 from lakeplan.values.rules import Action
-from lakeplan.values.settings import ObjectRule
 from lakeplan.values.sweep import Hold, SweepSettings
 from lakeplan.values.urls import is_digest, path_digest
 

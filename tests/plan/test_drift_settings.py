@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lakeplan.plan.drift_compare import DriftClass, setting_drift, setting_released
 from lakeplan.review.differences import ORDER, diff_setting, same_setting
-from lakeplan.values.settings import ObjectRule, Policy, SettingKind, item_body, items_from_body
+from lakeplan.values.desired import ObjectRule, Policy, SettingKind, item_body, items_from_body
 
 DAY = 86400
 POLICIES, OBJECTS = SettingKind.BRANCH_LIFECYCLE, SettingKind.OBJECT_LIFECYCLE

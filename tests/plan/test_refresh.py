@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from lakeplan.plan.gather import gather, raised
 from lakeplan.retention.patterns import matches
-from lakeplan.values.desired import BranchRule, DesiredRepository, GcDesired, ServerConfig, Source
+from lakeplan.values.desired import BranchRule, DesiredRepository, GcDesired, ServerConfig, Source, Stored
 from lakeplan.values.repository import Branch, Repository
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import Stored
 
 AT = datetime(2026, 3, 1, tzinfo=timezone.utc)
 HERE = Source("a.yaml", 1, 1)

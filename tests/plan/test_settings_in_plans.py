@@ -11,7 +11,7 @@ from lakeplan.plan.impact import Missing, judge
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.review import ceiling, gates
 from lakeplan.review.differences import action_of_setting, diff_setting
-from lakeplan.values.desired import Override, Safety, Source
+from lakeplan.values.desired import ObjectRule, Override, Policy, Safety, Source
 from lakeplan.values.plan import (
     BranchFate,
     GateOutcome,
@@ -24,7 +24,6 @@ from lakeplan.values.plan import (
 )
 from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import Action, GcRules
-from lakeplan.values.settings import ObjectRule, Policy
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 DAY = 86400

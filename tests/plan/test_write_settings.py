@@ -15,10 +15,10 @@ from lakeplan.plan.writing import write
 from lakeplan.review.differences import action_of, action_of_setting, diff_setting
 from lakeplan.review.run import ApplyPorts, ApplyReport, Run
 from lakeplan.values.branches import LiveBranch
+from lakeplan.values.desired import ObjectRule, Policy, SettingKind, Stored
 from lakeplan.values.plan import ObjectRulesPlan, Plan, PoliciesPlan, RepositoryPlan
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import ObjectRule, Policy, SettingKind, Stored
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 DAY = 86400

@@ -13,9 +13,8 @@ import pytest
 from lakeplan.review.base import GuardedTree, HeldTree, ReviewedSettings, ReviewedTree
 from lakeplan.review.strictness import Guards
 from lakeplan.tree.tree import Tree, load_tree
-from lakeplan.values.desired import Safety
+from lakeplan.values.desired import BranchSettings, Safety
 from lakeplan.values.plan import Plan, SweepGuard
-from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import Hold, SweepSettings
 
 HELD = (Hold("branch", "release"),)

@@ -9,7 +9,7 @@ import pytest
 
 from lakeplan.review import ceiling
 from lakeplan.review.differences import what_changed
-from lakeplan.values.desired import Safety
+from lakeplan.values.desired import Policy, Safety
 from lakeplan.values.pins import PinRow, PinsPlan, PinState
 from lakeplan.values.plan import (
     Bit,
@@ -26,7 +26,6 @@ from lakeplan.values.plan import (
     TagLoss,
 )
 from lakeplan.values.rules import Action, GcRules
-from lakeplan.values.settings import Policy
 from lakeplan.values.shown_records import commit_digests, object_digests, packed
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

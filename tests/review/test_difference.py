@@ -16,8 +16,8 @@ from lakeplan.review.differences import (
     what_changed,
     with_server_ids,
 )
+from lakeplan.values.desired import ObjectRule, Policy, setting_etag
 from lakeplan.values.rules import Action
-from lakeplan.values.settings import ObjectRule, Policy, setting_etag
 
 DAY = 86400
 PATTERNS = st.lists(st.sampled_from(["a-*", "b-*", "c", "d?"]), min_size=1, max_size=3).map(tuple)

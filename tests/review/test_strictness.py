@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from lakeplan.review.strictness import (
-    SAFETY_REVIEWED as SAFETY,
-)
+from lakeplan.review.strictness import SAFETY_REVIEWED as SAFETY
 from lakeplan.review.strictness import (
     SERVER,
     TREE,
@@ -27,11 +25,10 @@ from lakeplan.review.strictness import (
 )
 from lakeplan.tree.schemas import bundled_schema
 from lakeplan.values.declare import Order, SinceMark, lower_limit
-from lakeplan.values.desired import DesiredRepository, Safety
+from lakeplan.values.desired import BRANCH_SETTINGS, BranchSettings, DesiredRepository, Safety
 from lakeplan.values.pins import PINS
 from lakeplan.values.plan import Plan
 from lakeplan.values.plan_document import dump_plan, load_plan
-from lakeplan.values.settings import BRANCH_SETTINGS, BranchSettings
 from lakeplan.values.sweep import SWEEP, Hold, SweepSettings, Versions
 from tests.review.declared import extreme, kind_of, strategy
 

@@ -17,11 +17,19 @@ from lakeplan.review.strictness import (
     weakened_settings,
 )
 from lakeplan.values.declare import ALL_OF_BOTH, LESS, POLICY, Setting
-from lakeplan.values.desired import SAFETY, BranchRule, DesiredRepository, GcDesired, Override, Safety, Source
+from lakeplan.values.desired import (
+    SAFETY,
+    BranchRule,
+    BranchSettings,
+    DesiredRepository,
+    GcDesired,
+    Override,
+    Safety,
+    Source,
+)
 from lakeplan.values.notify import Channel, ChannelKind, NotifyConfig
 from lakeplan.values.pins import PinSettings
 from lakeplan.values.plan import Plan, WeakenedSetting
-from lakeplan.values.settings import BranchSettings
 from lakeplan.values.sweep import Hold, SweepSettings, Versions
 from tests.review.declared import strategy, strictest, values, weakest
 

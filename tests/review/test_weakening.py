@@ -19,11 +19,10 @@ from lakeplan.review.base import HeldTree
 from lakeplan.review.strictness import SERVER, TREE, weaker_later
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.declare import Order, Setting
-from lakeplan.values.desired import BOUNDS, SAFETY
+from lakeplan.values.desired import BOUNDS, BRANCH_SETTINGS, SAFETY
 from lakeplan.values.pins import PINS
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.rules import Action
-from lakeplan.values.settings import BRANCH_SETTINGS
 from lakeplan.values.sweep import SWEEP
 from tests.review.declared import SAME, kind_of, written
 

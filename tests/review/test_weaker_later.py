@@ -13,15 +13,16 @@ from lakeplan.values.desired import (
     DesiredRepository,
     GcDesired,
     GcSetting,
+    ObjectRule,
     ObjectRulesDesired,
     PoliciesDesired,
+    Policy,
     ServerConfig,
     Source,
 )
 from lakeplan.values.pins import Kept
 from lakeplan.values.plan import ObjectRulesPlan, RepositoryPlan, SettingChange, SweepGuard, WeakenedSetting
 from lakeplan.values.rules import Action, GcRules
-from lakeplan.values.settings import ObjectRule, Policy
 from lakeplan.values.sweep import Hold
 
 HERE, THERE = Source("a.yaml", 7, 3), Source("b.yaml", 9, 5)

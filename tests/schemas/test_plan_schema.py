@@ -30,7 +30,7 @@ from lakeplan.output.show import render_repository
 from lakeplan.review.differences import action_of, diff_rules
 from lakeplan.tree.schemas import load_schema
 from lakeplan.values.branches import BranchRow, Consequence, Keep, MomentTotal, OnlyHere
-from lakeplan.values.desired import Price
+from lakeplan.values.desired import Evidence, ObjectRule, Policy, Price
 from lakeplan.values.pins import PinRow, PinsPlan
 from lakeplan.values.plan import (
     APPLY,
@@ -56,7 +56,6 @@ from lakeplan.values.plan import (
 )
 from lakeplan.values.plan_document import digest_of, dump_plan, load_plan, to_document
 from lakeplan.values.rules import Action, GcRules
-from lakeplan.values.settings import Evidence, ObjectRule, Policy
 from lakeplan.values.simulation import RunnerChoice
 
 # Lone surrogates too: a path need not be UTF-8, and is read with surrogateescape.

@@ -8,8 +8,7 @@ import pytest
 
 from lakeplan.errors import ConfigError
 from lakeplan.tree.tree import load_tree
-from lakeplan.values.desired import Cleared, ObjectRulesDesired
-from lakeplan.values.settings import ObjectRule
+from lakeplan.values.desired import Cleared, ObjectRule, ObjectRulesDesired
 
 ROOT = (
     "apiVersion: lakeplan/v1\nservers: {prod: {endpoint_url: 'http://127.0.0.1:1', branch_lifecycle: {%s}}}\n"

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.values.desired import Cleared, PoliciesDesired
-from lakeplan.values.settings import BranchSettings, Policy
+from lakeplan.values.desired import BranchSettings, Cleared, PoliciesDesired, Policy
 
 POLICY = "branch_lifecycle: {policies: [{id: p, patterns: [x], max_age: 7d}]}"
 

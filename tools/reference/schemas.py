@@ -12,9 +12,8 @@ from typing import Any
 
 from lakeplan.tree.schemas import schema_folder
 from lakeplan.values.declare import Setting
-from lakeplan.values.desired import BOUNDS, SAFETY
+from lakeplan.values.desired import BOUNDS, BRANCH_SETTINGS, SAFETY
 from lakeplan.values.pins import PINS
-from lakeplan.values.settings import BRANCH_SETTINGS
 from lakeplan.values.sweep import SWEEP
 
 WIDTH = 118

@@ -31,9 +31,8 @@ from lakeplan.stores.open import AzureLocation, FolderLocation, folder_of, open_
 from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.schemas import read_document
-from lakeplan.values.desired import Price, server_variable
+from lakeplan.values.desired import Price, SettingKind, server_variable
 from lakeplan.values.repository import Repository
-from lakeplan.values.settings import SettingKind
 from lakeplan.values.storages import UrlForm, storage_of
 from lakeplan.values.units import parse_price
 from lakeplan.values.urls import shown_url

@@ -35,10 +35,9 @@ from lakeplan.tree.editing import quoted
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import load_tree
 from lakeplan.tree.yaml import TreeError
-from lakeplan.values.desired import DesiredRepository, GcDesired
+from lakeplan.values.desired import DesiredRepository, GcDesired, SettingKind
 from lakeplan.values.local import SHARED, refuse_links, write_file
 from lakeplan.values.rules import GcRules
-from lakeplan.values.settings import SettingKind
 from lakeplan.values.units import count_of
 
 Endpoints = Annotated[
