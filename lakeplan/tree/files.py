@@ -34,6 +34,7 @@ class TreeFiles:
         self._bytes_read = 0
         self._nodes = NodeCount()
         self._visited = 0
+        self.ignores_links = False
         self.digests: dict[str, str] = {}
         """SHA-256 (hex) of every file that was read."""
         self.lost: dict[str, set[NodePath]] = {}
@@ -129,7 +130,8 @@ class TreeFiles:
         try:
             if len(parts) > limits.INCLUDE_PARTS:
                 raise TooLarge(f"a pattern may have at most {limits.INCLUDE_PARTS} parts between slashes")
-            files = sorted({*self._matching("", parts, set()), *self._new_files(parts)})
+            done = set[tuple[str, int]]()
+            files = sorted({*self._matching("", parts, done), *self._new_files(parts)})
         except TooLarge as error:
             self._problems.add(at, path, str(error))
             return []
@@ -137,11 +139,14 @@ class TreeFiles:
             folder = os.path.relpath(error.filename, self.root)
             self._problems.add(at, path, f"cannot read the folder {folder}: {error.strerror}")
             return []
+        read = {os.path.realpath(self.root / folder) for folder, left in done if left == 1}
         for file in files:
             if not self.is_inside(file):
                 self._problems.add(at, path, f"{file} leads out of the tree through a symbolic link")
-            elif file != ROOT_FILE and not os.path.isdir(self.root / file):
-                matching.append(file)
+            elif not os.path.isdir(self.root / file):
+                matching += [file] if file != ROOT_FILE else []
+            elif os.path.islink(self.root / file) and os.path.realpath(self.root / file) not in read:
+                self._problems.add(at, path, f"{file} links to a folder, whose files ** does not include")
         if not matching and parts and not any(c in pattern for c in "*?["):
             self._problems.add(at, path, f"the file {pattern} does not exist")
         return matching
@@ -170,6 +175,8 @@ class TreeFiles:
             if head == "**":
                 if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
                     yield from self._matching(here, parts, done)
+                elif not self.ignores_links and entry.is_dir() and not entry.name.startswith("."):
+                    yield here  # the files in a linked folder may have holds
             elif _named(entry.name, head):
                 if not rest:
                     yield here

@@ -131,6 +131,8 @@ class KeyReader:
 
 Policy = Literal["ignore", "warn", "fail"]
 DEFAULT_INCLUDE = "repositories/**/*.yaml"
+_SIMILAR = "repositories/**/*.[yY]*[lL]"
+"""Also matches the files whose names end with .yml or .YAML, which people take for files of the tree."""
 _FILE_SCHEMAS = {"gc": "repository#gc_file", "branch_lifecycle": "repository#policies_file"}
 
 
@@ -175,6 +177,7 @@ class TreeReader:
         self.over: Layer | None = None
         self._edited = edited
         self._files = TreeFiles(root, problems, edited)
+        self._files.ignores_links = is_base  # the change may correct this
         self._environ = environ
         self._problems = problems
         self._rules_files: dict[str, MapNode | None] = {}
@@ -243,6 +246,7 @@ class TreeReader:
         """Return the files that ``include`` names, without rules files."""
         node = root.items.get("include")
         places: dict[str, tuple[Source, NodePath]] = {}
+        similar: list[str] = []
         if isinstance(node, ListNode):
             for index, item in enumerate(node.items):
                 pattern = text_of(item)
@@ -252,9 +256,13 @@ class TreeReader:
                         places.setdefault(file, (item.source, path))
         elif node is None:
             at = Source(ROOT_FILE, 1, 1)
-            for file in self._files.expand(DEFAULT_INCLUDE, at, ()):
-                places[file] = (at, ())
+            similar = self._files.expand(_SIMILAR, at, ())
+            places = {file: (at, ()) for file in similar if file.endswith(".yaml")}
         rules = self._named_rules_files([ROOT_FILE, *places])
+        for file in [] if self._is_base else similar:  # the change may correct this
+            if file not in rules and file not in places and file.lower().endswith((".yaml", ".yml")):
+                text = "the file is not part of the tree, because its name does not end with .yaml; rename it"
+                self._problems.add(Source(file, 1, 1), (), text)
         included = []
         for file, (at, path) in sorted(places.items()):
             if file not in rules and (child := self._read_file(file, "repository", at, path)) is not None:
@@ -527,9 +535,10 @@ def load_tree(
 
     ``environ`` has the values of ``${VAR}`` in the settings of servers (``LAKEPLAN_VAR_*`` only).
     ``is_base``: this is the tree of ``--base``, whose entries may name a repository under two names of one
-    server, so that a change can correct that. ``what_if``: settings of ``plan --set``, each ``PATH=VALUE``,
-    which override the files. Raises UsageError if they are invalid. ``edited``: texts, by real path, that are
-    read instead of the files. Raises ConfigError with all problems of the tree, sorted by position.
+    server, and whose folder may have files that are ignored, so that a change can correct that. ``what_if``:
+    settings of ``plan --set``, each ``PATH=VALUE``, which override the files. Raises UsageError if they are
+    invalid. ``edited``: texts, by real path, that are read instead of the files. Raises ConfigError with all
+    problems of the tree, sorted by position.
     """
     if not (root / ROOT_FILE).is_file():
         other = root / "lakeplan.yml"

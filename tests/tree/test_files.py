@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from lakeplan.tree.files import TreeFiles
-from lakeplan.tree.yaml import Problems
+from lakeplan.tree.tree import load_tree
+from lakeplan.tree.yaml import Problems, TreeError
 from lakeplan.values.desired import Source
 
 AT = Source("lakeplan.yaml", 1, 1)
@@ -121,7 +122,35 @@ class DescribeSymbolicLinks:
     def it_takes_one_inside_the_tree_and_ends_in_a_circle(self, folder: Path) -> None:
         (folder / "r" / "link.yaml").symlink_to(folder / "r" / "a.yaml")
         (folder / "r" / "round").symlink_to(folder / "r")
-        assert expand(folder, "r/**/*.yaml")[0] == ["r/a.yaml", "r/link.yaml", "r/x/b.yaml", "r/x/y/c.yaml"]
+        files = ["r/a.yaml", "r/link.yaml", "r/x/b.yaml", "r/x/y/c.yaml"]
+        assert expand(folder, "r/**/*.yaml") == (files, [])
+
+    @pytest.mark.parametrize(
+        ("target", "why"),
+        [
+            ("s", "links to a folder, whose files ** does not include"),
+            ("..", "leads out of the tree through"),
+        ],
+    )
+    def it_does_not_ignore_a_folder_that_it_does_not_follow(
+        self, folder: Path, target: str, why: str
+    ) -> None:
+        (folder / "s").mkdir()
+        (folder / "r" / "x" / "more").symlink_to(folder / target)
+        assert f"include[0]: r/x/more {why}" in expand(folder, "r/**/*.yaml")[1][0]
+
+
+@pytest.mark.parametrize("name", ["b.yml", "x/b.YAML"])
+def it_does_not_ignore_a_file_with_a_similar_ending(tree: Any, name: str) -> None:
+    """It may have holds. Other files and rules files are not the tree's."""
+    held = "apiVersion: lakeplan/v1\nrepositories: {data-b: {holds: [{branch: main, reason: a case}]}}\n"
+    rules = {"repositories/p.yml": "policies: [{patterns: [x], max_age: 1d}]\n", "repositories/n.xml": ""}
+    uses = "  data-a: {branch_lifecycle: {file: p.yml}}"
+    assert tree.problems("", uses, rules) == []
+    assert "does not end with .yaml" in tree.problems("", uses, {**rules, f"repositories/{name}": held})[0]
+    assert (
+        tree.problems("include: ['repositories/*.yaml']", uses, {f"repositories/{name}": held, **rules}) == []
+    )
 
 
 def it_reports_what_is_not_utf_8(folder: Path) -> None:
@@ -142,3 +171,13 @@ def it_does_not_take_a_rules_file_for_a_repository_file(tree: Any) -> None:
     files = {"repositories/p.yaml": "policies: [{patterns: [x], max_age: 1d}]\n"}
     assert tree.problems("", "  data-a: {branch_lifecycle: {file: p.yaml}}", files) == []
     assert tree.problems("", "  data-a: {}", files) != []
+
+
+def it_reads_a_base_with_files_that_it_ignores(tree: Any) -> None:
+    """So that a change can correct it."""
+    tree.write("", "  data-a: {}", {"repositories/b.yml": "", "more/c.yaml": ""})
+    (tree.folder / "repositories" / "more").symlink_to("../more")
+    with pytest.raises(TreeError) as found:
+        load_tree(tree.folder, {})
+    assert len(found.value.problems) == 2
+    assert load_tree(tree.folder, {}, is_base=True).files == ("lakeplan.yaml", "repositories/a.yaml")
