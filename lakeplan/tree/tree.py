@@ -133,6 +133,7 @@ Policy = Literal["ignore", "warn", "fail"]
 DEFAULT_INCLUDE = "repositories/**/*.yaml"
 _SIMILAR = "repositories/**/*.[yY]*[lL]"
 """Also matches the files whose names end with .yml or .YAML, which people take for files of the tree."""
+_FIRST = Source(ROOT_FILE, 1, 1)
 _FILE_SCHEMAS = {"gc": "repository#gc_file", "branch_lifecycle": "repository#policies_file"}
 
 
@@ -247,17 +248,17 @@ class TreeReader:
         node = root.items.get("include")
         places: dict[str, tuple[Source, NodePath]] = {}
         similar: list[str] = []
-        if isinstance(node, ListNode):
-            for index, item in enumerate(node.items):
-                pattern = text_of(item)
-                if pattern is not None:
-                    path: NodePath = ("include", index)
-                    for file in self._files.expand(pattern, item.source, path):
-                        places.setdefault(file, (item.source, path))
-        elif node is None:
-            at = Source(ROOT_FILE, 1, 1)
-            similar = self._files.expand(_SIMILAR, at, ())
-            places = {file: (at, ()) for file in similar if file.endswith(".yaml")}
+        patterns: list[tuple[str, Source, NodePath]] = [(DEFAULT_INCLUDE, _FIRST, ())]
+        if node is not None:
+            items = node.items if isinstance(node, ListNode) else ()
+            patterns = [(text_of(item) or "", item.source, ("include", n)) for n, item in enumerate(items)]
+        for pattern, at, path in patterns:
+            wider = _SIMILAR if pattern == DEFAULT_INCLUDE else pattern
+            files = self._files.expand(wider, at, path) if wider else []
+            if pattern == DEFAULT_INCLUDE:
+                similar, files = files, [file for file in files if file.endswith(".yaml")]
+            for file in files:
+                places.setdefault(file, (at, path))
         rules = self._named_rules_files([ROOT_FILE, *places])
         for file in [] if self._is_base else similar:  # the change may correct this
             if file not in rules and file not in places and file.lower().endswith((".yaml", ".yml")):

@@ -140,14 +140,15 @@ class DescribeSymbolicLinks:
         assert f"include[0]: r/x/more {why}" in expand(folder, "r/**/*.yaml")[1][0]
 
 
+@pytest.mark.parametrize("root", ["", "include: ['repositories/**/*.yaml']\n"])
 @pytest.mark.parametrize("name", ["b.yml", "x/b.YAML"])
-def it_does_not_ignore_a_file_with_a_similar_ending(tree: Any, name: str) -> None:
+def it_does_not_ignore_a_file_with_a_similar_ending(tree: Any, root: str, name: str) -> None:
     """It may have holds. Other files and rules files are not the tree's."""
     held = "apiVersion: lakeplan/v1\nrepositories: {data-b: {holds: [{branch: main, reason: a case}]}}\n"
     rules = {"repositories/p.yml": "policies: [{patterns: [x], max_age: 1d}]\n", "repositories/n.xml": ""}
     uses = "  data-a: {branch_lifecycle: {file: p.yml}}"
-    assert tree.problems("", uses, rules) == []
-    assert "does not end with .yaml" in tree.problems("", uses, {**rules, f"repositories/{name}": held})[0]
+    assert tree.problems(root, uses, rules) == []
+    assert "does not end with .yaml" in tree.problems(root, uses, {**rules, f"repositories/{name}": held})[0]
     assert (
         tree.problems("include: ['repositories/*.yaml']", uses, {f"repositories/{name}": held, **rules}) == []
     )
