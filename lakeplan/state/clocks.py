@@ -123,7 +123,7 @@ def store_time(store: SweepStore, key: str, record: Mapping[str, str]) -> dateti
         raise LakeplanError(
             "the file that lakeplan just wrote is missing from the store's listing",
             where=f"{store.url}/{key}",
-            hint="Make sure that only lakeplan deletes files below _lakeplan/.",
+            hint="Make sure that only lakeplan deletes files in _lakeplan/.",
         )
     return moment_of(facts.modified_us)
 

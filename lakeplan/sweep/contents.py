@@ -351,7 +351,9 @@ def trace(
             stored = read_stored(store, mark_id, digest=digest)
             parts = (*stored.mark.marked.going, *stored.mark.marked.kept)
             if len(parts) > left:
-                notes.append(f"mark {mark_id} was not searched: it has {len(parts):,} files")
+                notes.append(
+                    f"mark {mark_id} was not searched, because it has too many files ({len(parts):,})"
+                )
                 continue
             left -= len(parts)
             for address, row in _of_mark(store, state, stored, rows):

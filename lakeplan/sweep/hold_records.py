@@ -185,7 +185,7 @@ _HELD = records.record(
 )
 _RELEASED = records.record({"at": records.moment})
 _WHAT = "the record of held commits"
-_HINT = "Restore the record from a backup. Remove it only if the data that the hold kept may be deleted."
+_HINT = "Restore the record from a backup. Delete it only if the data that the hold kept may be deleted."
 
 
 def _read(store: NamespaceReader, active: Iterable[HoldName]) -> dict[HoldName, _Record]:
@@ -238,7 +238,7 @@ def _drop(
                     hint=(
                         "Run the command again."
                         if answer.changed
-                        else "Check that the credentials may delete objects below _lakeplan/, then run the"
+                        else "Check that the credentials may delete objects in _lakeplan/, then run the"
                         " command again."
                     ),
                 )

@@ -190,7 +190,7 @@ def _on_branches(site: Site) -> frozenset[str] | LakeplanError:
             for address in reader.list_addresses(name, branch):
                 if next(listed) > MOST_ON_BRANCHES:
                     raise LakeplanError(
-                        f"the branches have more objects than the limit of {MOST_ON_BRANCHES:,} in total"
+                        f"in total, the branches contain more objects than the limit of {MOST_ON_BRANCHES:,}"
                     )
                 addressed.update(addresses.staged(address))
         except RepositoryNotFound:

@@ -90,7 +90,7 @@ def refuse_shut(gates: Iterable[GateResult], mark: Mark, *, again: bool = False)
         return
     opens = " ".join(dict.fromkeys(f"--allow {gate.gate}" for gate in shut))
     raise GateRefused(
-        f"a gate refused: {'; '.join(f'{gate.gate}: {gate.message}' for gate in shut)}",
+        f"a gate refused the mark: {'; '.join(f'{gate.gate}: {gate.message}' for gate in shut)}",
         where=mark.where,
         hint=f"Approve the mark again with {opens} at a terminal, or list the gate under overrides in the"
         " tree."

@@ -274,8 +274,8 @@ def _drop_listing(site: Site, listing: tuple[Part, ...]) -> None:
         why = error.message
     if why:
         _log.warning(
-            "%s: lakeplan may not be able to delete objects, because the listing of this mark could"
-            " not be deleted: %s",
+            "%s: a temporary file of this mark could not be deleted, so a sweep may not be able to delete"
+            " objects either: %s",
             site.key,
             why,
         )

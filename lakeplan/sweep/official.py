@@ -147,7 +147,8 @@ class OfficialSweeper:
             raise GateRefused(
                 f"the mark contains objects that must be kept now, because they were {why}",
                 where=self._where,
-                hint="Remove that reason and run the command again, or run `lakeplan sweep mark` again.",
+                hint=f"{MARK_AGAIN} Or, if the objects need not be kept, undo what keeps them and run this"
+                " command again.",
             )
 
     def _check_unchanged(self, request: DeleteRequest) -> None:
@@ -310,8 +311,8 @@ class OfficialSweeper:
                 yield read_deleted(self._store.read(stored.key), name=name)
             elif _is_data(stored.key.removeprefix(folder)):
                 raise FormatError(
-                    "the collector's mark contains this file, and Spark would read it although its name"
-                    " does not end in .parquet",
+                    "the collector's mark contains an unexpected file: its name does not end in .parquet, but"
+                    " Spark would still read it",
                     where=name,
                     hint=MARK_AGAIN,
                 )

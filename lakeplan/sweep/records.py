@@ -117,8 +117,8 @@ def load_mark(site: Site, state: StateReader, mark_id: str) -> StoredMark:
         raise StalePlan(
             f"the state has no mark {mark_id}",
             where=where,
-            hint=f"Run `lakeplan sweep restore {mark_id}` to restore what is needed, then remove"
-            f" {quarantine_prefix(mark_id)} by hand.",
+            hint=f"Run `lakeplan sweep restore {mark_id}` to restore what is needed, then delete"
+            f" {quarantine_prefix(mark_id)} manually.",
         )
     if mark.key != site.key or mark.mark_id != mark_id:
         raise LakeplanError(
@@ -306,7 +306,7 @@ def read_summary(store: NamespaceReader, mark_id: str) -> SweepDocument | None:
 
     # A run cannot write it again, because only the summary says whether the sweep was aborted.
     hint = (
-        "Restore the summary from a backup, or remove the damaged one and run `lakeplan sweep abort"
+        "Restore the summary from a backup, or delete the damaged one and run `lakeplan sweep abort"
         f" {mark_id}` to write a new one."
     )
     summary = _read_json(store, key, shape, what="the summary of this sweep", hint=hint)
@@ -393,7 +393,7 @@ def with_later(summary: SweepDocument, state: StateReader) -> SweepDocument:
 
 UNREAD = (
     "the state's record of the sweep cannot be read, so it is unknown how many objects were restored or"
-    " purged since"
+    " purged after the sweep"
 )
 
 

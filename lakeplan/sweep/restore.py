@@ -53,9 +53,9 @@ PATHS_NAMED = 10
 """The most paths of an object in a mark."""
 FEW = 1_000
 """Up to this many copies are requested one by one instead of listed."""
-CONFLICT = "somebody wrote another object to the address during the restore"
+CONFLICT = "another object was written to the address during the restore"
 GONE = "its copy is no longer in quarantine"
-RESIZED = "its copy in quarantine was changed: it does not have the size of the object"
+RESIZED = "its copy in quarantine was changed: the size differs from that of the object"
 NOT_SHOWN = "its copy is in quarantine, but the store does not show the restored object"
 UNKNOWN = "the store did not confirm the restore"
 
@@ -230,7 +230,7 @@ def _without_copy(
         lost = [address for address in missing if address not in there]
         sweep = read_sweeps(ports.state, site.key).get(mark.mark_id) if lost else None
     except LakeplanError as error:
-        return {}, f"other objects may have no copy in quarantine, because a record is not readable ({error})"
+        return {}, f"other objects may lack a copy in quarantine, but a record could not be read ({error})"
     if not lost or sweep is None or not (sweep.purged.objects or sweep.purging):
         return dict.fromkeys(lost, GONE), ""
     objects = count_of(len(lost), "other object was", "other objects were")

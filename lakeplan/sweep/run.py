@@ -243,7 +243,7 @@ def check_still_approved(stored: StoredMark, approval: Approval, ports: SweepPor
     stop a sweep that runs on another machine."""
     if load_approval(ports.state, stored) != approval:
         raise GateRefused(
-            "the approval was replaced while the sweep ran",
+            "the approval was replaced while the sweep was running",
             where=stored.mark.where,
             hint="Run the sweep again to use the new approval.",
         )

@@ -142,10 +142,10 @@ def check_allowed(allowed: frozenset[str], keys: Sequence[str]) -> None:
         if len(meant) > 1:
             flags = " ".join(f"--allow {key}={gate}" for key in meant[:10])
             number = f"{len(meant):,} repositories"
-            what = f"matches {number} on different servers" if separator else "names no repository"
+            what = f"matches {number} on different servers" if separator else "does not specify a repository"
             raise UsageError(
                 f"--allow {flag} {what}" + ("" if separator else f", but {number} are selected"),
-                hint=f"Name each repository whose gate you want to override: {flags}.",
+                hint=f"Specify each repository whose gate you want to override: {flags}.",
             )
 
 
@@ -472,20 +472,22 @@ def _not_one(mark_id: str, search: _Search) -> LakeplanError:
     if search.confirmed:
         keys = ", ".join(desired.key for desired, _ in search.confirmed)
         return LakeplanError(
-            f"the state has no mark {mark_id}, and several repositories have a record of it: {keys}",
-            hint=f"Find out which record lakeplan did not write, and remove {folder} in that namespace.",
+            f"mark {mark_id} is not in the state, and lakeplan cannot tell which repository it belongs to,"
+            f" because several have a record of it: {keys}",
+            hint="Identify the record that was not written by lakeplan, and delete"
+            f" {folder} from that namespace.",
         )
     if search.others:
         return LakeplanError(
-            f"the state has no mark {mark_id}, and its records in the namespaces of these repositories could"
-            f" not be verified: {_named(search.others)}",
+            f"mark {mark_id} is not in the state, and its records in the namespaces of these repositories"
+            f" could not be verified: {_named(search.others)}",
             where=f"{folder}{MARK_FILE}",
             hint="Restore the state from a backup, or use the tree that the mark was created with.",
         )
     if search.unread:
         return LakeplanError(
-            f"the state has no mark {mark_id}, no namespace that can be read has a record of it, and these"
-            f" repositories could not be searched: {_named(search.unread)}",
+            f"mark {mark_id} was not found in the state or in any readable namespace, and the search failed"
+            f" for: {_named(search.unread)}",
             hint="Correct the cause of each failure, then run the command again.",
         )
     return UsageError(

@@ -507,5 +507,5 @@ def it_refuses_a_damaged_record(case: Case, file: str, content: object) -> None:
     assert caught.value.where == f"{case.store.url}/{ON_BRANCH}{file}"
     assert (
         caught.value.hint
-        == "Restore the record from a backup. Remove it only if the data that the hold kept may be deleted."
+        == "Restore the record from a backup. Delete it only if the data that the hold kept may be deleted."
     )

@@ -406,7 +406,7 @@ class DescribeObjectsOnBranches:
         server.addresses["dev"] *= 2
         found = server.inspect(collects=True).on_branches
         assert isinstance(found, LakeplanError)
-        assert found.message == "the branches have more objects than the limit of 3 in total"
+        assert found.message == "in total, the branches contain more objects than the limit of 3"
 
 
 class DescribeRules:

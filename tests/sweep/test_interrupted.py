@@ -490,7 +490,7 @@ def it_can_end_a_sweep_whose_summary_is_damaged(
     summary.write_bytes(damage(summary.read_bytes(), marked.mark_id.encode()))
     with pytest.raises(FormatError) as caught:
         world.mark()
-    assert f"remove the damaged one and run `lakeplan sweep abort {marked.mark_id}`" in caught.value.hint
+    assert f"delete the damaged one and run `lakeplan sweep abort {marked.mark_id}`" in caught.value.hint
     with pytest.raises(FormatError):
         world.run(marked)
     summary.unlink()

@@ -320,7 +320,7 @@ def it_names_every_gate_that_is_shut() -> None:
     with pytest.raises(GateRefused) as caught:
         refuse_shut(gates, MARK)
     assert caught.value.message == (
-        "a gate refused: sweep-limit: too many; sweep-limit: too much; min-age: too young"
+        "a gate refused the mark: sweep-limit: too many; sweep-limit: too much; min-age: too young"
     )
     assert caught.value.hint == (
         "Use --allow sweep-limit --allow min-age at a terminal, or list the gate under overrides in the tree."

@@ -180,9 +180,9 @@ def it_refuses_to_choose_between_repositories(case: Case) -> None:
         "prod/lake": record(),
         "prod/twin": record(key="prod/twin", storage_namespace="s3://twin"),
     }
-    with pytest.raises(LakeplanError, match=r"several repositories have .*: prod/lake, prod/twin$") as caught:
+    with pytest.raises(LakeplanError, match=r"because several have .*: prod/lake, prod/twin$") as caught:
         case.find()
-    assert f"remove {FOLDER} in that namespace" in caught.value.hint
+    assert f"delete {FOLDER} from that namespace" in caught.value.hint
 
 
 def it_names_some_of_what_it_could_not_read(case: Case) -> None:
@@ -190,14 +190,14 @@ def it_names_some_of_what_it_could_not_read(case: Case) -> None:
     case.servers["prod"] = names
     case.records = {f"prod/{name}": StorageError("no permission") for name in names}
     named = "; ".join(f"prod/{name}: no permission" for name in names[:NAMED])
-    with pytest.raises(LakeplanError, match="could not be searched: ") as caught:
+    with pytest.raises(LakeplanError, match="the search failed for: ") as caught:
         case.find()
-    assert caught.value.message.endswith(f"could not be searched: {named}; and 2 more")
+    assert caught.value.message.endswith(f"the search failed for: {named}; and 2 more")
     for name in names[NAMED:]:
         del case.records[f"prod/{name}"]
     with pytest.raises(LakeplanError) as caught:
         case.find()
-    assert caught.value.message.endswith(f"could not be searched: {named}")
+    assert caught.value.message.endswith(f"the search failed for: {named}")
 
 
 @pytest.mark.parametrize("mark_id", ["../m1", ".m1", "", "\udcff"])

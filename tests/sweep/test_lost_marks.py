@@ -186,7 +186,7 @@ class DescribeTheSearch:
             return faulty
 
         world.wrap = wrap
-        with pytest.raises(LakeplanError, match="could not be searched: prod/repo1: connection refused"):
+        with pytest.raises(LakeplanError, match="the search failed for: prod/repo1: connection refused"):
             world.close(killed)
 
     def it_ignores_another_repository_s_record(
@@ -210,7 +210,9 @@ class DescribeTheSearch:
         }
         edit(other, killed.mark_id, lambda mark: mark.update(identity))
         for act in (world.close, lambda mark: bring_back(world, mark.mark_id)):
-            with pytest.raises(LakeplanError, match=r"several repositories.*: prod/repo1, prod/repo2"):
+            with pytest.raises(
+                LakeplanError, match=r"because several have a record of it: prod/repo1, prod/repo2"
+            ):
                 act(killed)
 
     @pytest.mark.parametrize(

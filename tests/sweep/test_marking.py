@@ -406,7 +406,9 @@ def it_needs_a_repository_with_allow_where_several_are_marked(
     other.commit(1, a=b"data")
     other.set_rules(7)
     world.allowed = frozenset({"sweep-limit"})
-    with pytest.raises(UsageError, match="names no repository, but 2 repositories are selected") as caught:
+    with pytest.raises(
+        UsageError, match="does not specify a repository, but 2 repositories are selected"
+    ) as caught:
         world.mark_all()
     assert "--allow prod/repo1=sweep-limit --allow prod/repo2=sweep-limit" in caught.value.hint
     world.allowed = frozenset({"prod/repo1=sweep-limit"})

@@ -467,7 +467,7 @@ class DescribeWhatBecameOfIt:
         assert summary is not None
         later = with_later(summary, world.state)
         assert later == {**summary, "note": later["note"]}
-        assert "it is unknown how many objects were restored or purged since" in later["note"]
+        assert "it is unknown how many objects were restored or purged after the sweep" in later["note"]
 
     def it_notes_a_purge_that_has_not_ended(self, world: SweepWorld, moved: Mark) -> None:
         summary = read_summary(world.site().store, moved.mark_id)

@@ -799,7 +799,7 @@ class DescribeAStoreThatFails:
         document = case.restore()
         assert (document["restored"], document["already_there"], document["failed"]) == (0, 0, 1)
         assert document["failures"] == {
-            "data/a": "somebody wrote another object to the address during the restore"
+            "data/a": "another object was written to the address during the restore"
         }
 
     def it_names_some_failures_and_counts_all(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:

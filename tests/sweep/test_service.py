@@ -238,7 +238,7 @@ class DescribeAnOverrideByName:
 
     def it_names_every_repository_that_it_could_mean(self) -> None:
         with pytest.raises(
-            UsageError, match="names no repository, but 12 repositories are selected"
+            UsageError, match="does not specify a repository, but 12 repositories are selected"
         ) as caught:
             check_allowed(frozenset({"tag-loss"}), [f"prod/r{n}" for n in range(12)])
         flags = [f"--allow prod/r{n}=tag-loss" for n in range(10)]
