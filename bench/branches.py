@@ -25,11 +25,11 @@ from typing import Any
 import requests
 from rich.console import Console
 
+from lakeplan.branches.deleting import RunPorts, UndoOptions, undo_branches
 from lakeplan.branches.deletion_records import Deletion, DeletionRecord, Fate
 from lakeplan.branches.plan import BranchesOptions, BranchesPorts, plan_branches
 from lakeplan.branches.recall import Readers
-from lakeplan.branches.run import RunPorts, run_branches
-from lakeplan.branches.undo import UndoOptions, undo_branches
+from lakeplan.branches.run import run_branches
 from lakeplan.cli.process import now_utc, this_run
 from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret

@@ -2,6 +2,7 @@
 
 __all__ = [
     "announce",
+    "deleting",
     "deletion_records",
     "documents",
     "keepers",
@@ -12,6 +13,5 @@ __all__ = [
     "recall",
     "run",
     "survey",
-    "undo",
     "verdicts",
 ]

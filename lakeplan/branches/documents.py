@@ -11,14 +11,16 @@ from lakeplan.branches.announce import Exempted
 from lakeplan.branches.deleting import (
     BranchEnd,
     BranchesReport,
+    BranchRestored,
     Outcome,
     RepositoryEnd,
+    Restored,
     ReviewedBranch,
+    UndoReport,
     is_held_elsewhere,
 )
 from lakeplan.branches.plan import EVEREST, BranchPolicyPlan, RepositoryOutlook
 from lakeplan.branches.run import Reviewed
-from lakeplan.branches.undo import BranchRestored, Restored, UndoReport
 from lakeplan.errors import ExitCode, FormatError
 from lakeplan.review.base import ReviewedSettings
 from lakeplan.values.branches import MomentTotal, branch_row

@@ -10,12 +10,14 @@ from datetime import datetime, timedelta
 
 from lakeplan.branches.announce import Announced, give_notice
 from lakeplan.branches.deleting import (
+    SAVE_EVERY,
     BranchEnd,
     BranchesReport,
     Deleter,
     Outcome,
     RepositoryEnd,
     ReviewedBranch,
+    RunPorts,
 )
 from lakeplan.branches.deletion_records import (
     Deletion,
@@ -39,24 +41,21 @@ from lakeplan.branches.plan import (
     what_follows,
     whole_gates,
 )
-from lakeplan.branches.recall import UNWITNESSED, Readers, Recalled, Runs, recall, write_ledger, write_witness
+from lakeplan.branches.recall import UNWITNESSED, Recalled, Runs, recall, write_ledger, write_witness
 from lakeplan.branches.survey import Keeping, Moments, Survey, survey
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.lakefs.protocols import BranchWriter, GcRulesWriter
 from lakeplan.review import gates
-from lakeplan.review.claims import ClaimServer, claim
+from lakeplan.review.claims import claim
 from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.review.selection import failure_of
 from lakeplan.state.clocks import Clocks, server_clock
 from lakeplan.state.store import LEASE_SECONDS, Lease, ListedOnce
-from lakeplan.stores.protocols import StateWriter
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import BranchOutlook
 from lakeplan.values.cron import Cron
 from lakeplan.values.desired import DesiredRepository
-from lakeplan.values.notify import NoPublisher, Publisher
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
-from lakeplan.values.progress import Progress, in_parallel
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import utc_second_text
 
 log = logging.getLogger(__name__)
@@ -98,25 +97,6 @@ def _next(cron: Cron, moment: datetime) -> datetime:
 
 
 _BAD = frozenset({Outcome.FAILED.value, Outcome.UNCERTAIN.value, Outcome.HOOK_REFUSED.value})
-SAVE_EVERY = 50
-"""Deletions between two saves of the record. If a run is killed, the ones not saved stay ``intended``."""
-
-
-@dataclass(frozen=True)
-class RunPorts:
-    """The dependencies of a run. ``stop`` is called before every deletion and returns whether to stop
-    (SIGTERM). ``publisher`` gives notice of deletions."""
-
-    readers: Callable[[str], Readers]
-    writer: Callable[[str], BranchWriter]
-    state: StateWriter
-    progress: Progress
-    stop: Callable[[], bool] = lambda: False
-    publisher: Publisher = field(default_factory=NoPublisher)
-    rules: Callable[[str], GcRulesWriter] | None = None
-    """Writes the rules of pins; None: there are no pins."""
-    claims: Callable[[str], ClaimServer] | None = None
-    """The servers on which a named tree claims a repository before it deletes there; None: it does not."""
 
 
 @dataclass

@@ -9,7 +9,6 @@ __all__ = [
     "drift_compare",
     "drift_write",
     "gather",
-    "importing",
     "page",
     "pin_sync",
     "planning",

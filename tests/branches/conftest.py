@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from lakeplan.branches.deleting import RunPorts, UndoOptions, undo_branches
 from lakeplan.branches.plan import BranchesOptions, BranchesPorts, plan_branches
 from lakeplan.branches.recall import Readers
-from lakeplan.branches.run import RunPorts, run_branches
-from lakeplan.branches.undo import UndoOptions, undo_branches
+from lakeplan.branches.run import run_branches
 from lakeplan.errors import NotFound, PermissionDenied, RepositoryNotFound
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from lakeplan.branches import undo
+from lakeplan.branches import deleting
+from lakeplan.branches.deleting import AT_ONCE
 from lakeplan.branches.deletion_records import list_runs, read_deletions, record_heads
 from lakeplan.branches.documents import undo_exit_code
-from lakeplan.branches.undo import AT_ONCE
 from lakeplan.errors import PermissionDenied, ServerUnreachable, UnexpectedAnswer, UsageError
 from lakeplan.review.history import list_runs as list_history
 from lakeplan.values.desired import BranchSettings, Safety
@@ -265,7 +265,7 @@ class DescribeManyBranches:
 
     @pytest.fixture
     def many(self, world, monkeypatch):
-        monkeypatch.setattr(undo, "SAVE_EVERY", self.BATCH)
+        monkeypatch.setattr(deleting, "SAVE_EVERY", self.BATCH)
         world.tree.safety = Safety(max_deleted_branches=None)
         for number in range(self.COUNT):
             world.lakefs.branch(f"feature-{number:04}")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from lakeplan.branches.announce import ExemptOptions, exempt_branch
+from lakeplan.branches.deleting import UndoOptions, undo_branches
 from lakeplan.branches.plan import BranchesOptions
 from lakeplan.branches.run import run_branches
-from lakeplan.branches.undo import UndoOptions, undo_branches
 from lakeplan.errors import LakeplanError
 from lakeplan.plan.apply import ApplyOptions, apply_plan
 from lakeplan.plan.pin_sync import SyncOptions, sync_pins

@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from lakeplan.branches.deleting import RunPorts
 from lakeplan.branches.pin_records import PinRecords
 from lakeplan.branches.recall import Readers
-from lakeplan.branches.run import RunPorts
 from lakeplan.cli.wiring import ServerConnection
 from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.transport import Clock as WaitingClock

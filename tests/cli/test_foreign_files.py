@@ -15,8 +15,8 @@ from lakeplan.cli.commands.branches import read_reviewed
 from lakeplan.cli.commands.fleet import read_report
 from lakeplan.cli.commands.report import read_curve
 from lakeplan.errors import LakeplanError
+from lakeplan.explain.policy_test import read_tests
 from lakeplan.sandbox.seed_document import load as load_seed
-from lakeplan.tree.policy_tests import read_tests
 from tests.cpu import at_most_cpu_seconds
 
 READERS: list[Callable[[Path], object]] = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lakeplan.explain.policy_test import run_tests
-from lakeplan.tree.policy_tests import find_tests, read_tests
+from lakeplan.explain.policy_test import find_tests, read_tests, run_tests
 from lakeplan.tree.tree import load_tree
 
 DOCS = Path(__file__).parents[2] / "docs"

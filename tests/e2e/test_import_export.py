@@ -9,8 +9,8 @@ import pytest
 
 from lakeplan.cli import main
 from lakeplan.cli.commands import trees
-from lakeplan.plan import importing
-from lakeplan.plan.importing import read_servers
+from lakeplan.plan import drift
+from lakeplan.plan.drift import read_servers
 from lakeplan.sandbox.service import Options
 from lakeplan.values.local import write_file
 from tests.sandboxes import start_sandbox
@@ -50,7 +50,7 @@ def it_writes_over_no_tree_that_appeared_while_it_read(stored, monkeypatch):
         (stored.tree / "lakeplan.yaml").write_text("# a colleague's\n")
         return read_servers(*arguments, **options)
 
-    monkeypatch.setattr(importing, "read_servers", read_slowly)
+    monkeypatch.setattr(drift, "read_servers", read_slowly)
     result = stored.lakeplan("import", *endpoint(stored))
     assert result.code == 1
     assert "already has a tree" in result.err

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakeplan.explain.policy_test import run_tests
+from lakeplan.explain.policy_test import find_tests, read_tests, run_tests
 from lakeplan.sandbox.seed_document import read_seed
-from lakeplan.tree.policy_tests import find_tests, read_tests
 from lakeplan.tree.tree import load_tree
 
 QUICKSTART = Path(__file__).parents[2] / "examples/quickstart"

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from lakeplan.explain.policy_test import run_tests
+from lakeplan.explain.policy_test import read_tests, run_tests
 from lakeplan.output.show import render_tests
-from lakeplan.tree.policy_tests import read_tests
 from lakeplan.tree.tree import load_tree
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"

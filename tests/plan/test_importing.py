@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeplan.plan.importing import Imported, Owners, SkippedRepository, make_tree
+from lakeplan.plan.drift import Imported, Owners, SkippedRepository, make_tree
 from lakeplan.retention.patterns import expand
 from lakeplan.tree.tree import load_tree
 from lakeplan.values.rules import GcRules

@@ -11,10 +11,10 @@ from typing import Annotated
 
 from lakeplan.branches import documents
 from lakeplan.branches.announce import ExemptOptions, exempt_branch
+from lakeplan.branches.deleting import RunPorts, UndoOptions, undo_branches
 from lakeplan.branches.documents import ReviewedPlan
 from lakeplan.branches.plan import BranchesOptions, BranchesPorts, plan_branches
-from lakeplan.branches.run import RunPorts, run_branches, serve
-from lakeplan.branches.undo import UndoOptions, undo_branches
+from lakeplan.branches.run import run_branches, serve
 from lakeplan.cli import options
 from lakeplan.cli.formats import RenderContext
 from lakeplan.cli.namespaces import CacheOptions

@@ -24,7 +24,7 @@ from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
 from lakeplan.lakefs.transport import Pace
 from lakeplan.output.audit import render_audit
 from lakeplan.output.storage import render_storage
-from lakeplan.plan.importing import Imported, SkippedRepository
+from lakeplan.plan.drift import Imported, SkippedRepository
 from lakeplan.retention.patterns import names_repository
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.stores.open import AzureLocation, FolderLocation, folder_of, open_namespace, parse_location

@@ -24,7 +24,7 @@ from lakeplan.cli.wiring import Opening, SessionOptions
 from lakeplan.cli.workflows import INCLUDED, INCLUDING, Ci, branch_of, cloud_of, source_of, workflows
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.lakefs.credentials import read_lakectl
-from lakeplan.plan import importing
+from lakeplan.plan import drift
 from lakeplan.plan.baselines import note_baselines, record_sightings
 from lakeplan.retention.patterns import expand
 from lakeplan.review.differences import same_setting
@@ -88,8 +88,8 @@ def import_(
       lakeplan import --split owner --owner 'team-a-*=team-a'
       lakeplan import --endpoint prod=https://… --from-files rules/analytics.json
     """
-    by: importing.Split = options.one_of("--split", split, get_args(importing.Split))
-    owners = importing.Owners(tuple(_pair(text, "--owner") for text in owner or ()))
+    by: drift.Split = options.one_of("--split", split, get_args(drift.Split))
+    owners = drift.Owners(tuple(_pair(text, "--owner") for text in owner or ()))
     refuse_a_tree(tree)
     endpoints = endpoints_of(endpoint, opening.lakectl_config)
     selection = Selection(tuple(target or ()))
@@ -100,13 +100,13 @@ def import_(
             session = opening.session(Path(name))
         if session.approve is not None:
             session = replace(session, approve=typed_addresses(tree, os.environ))
-        imported: Sequence[importing.Imported]
-        left_out: Sequence[importing.SkippedRepository]
+        imported: Sequence[drift.Imported]
+        left_out: Sequence[drift.SkippedRepository]
         read_at = now_utc()
         if from_files:
             imported, left_out = _read_files(from_files, endpoints, owners, selection), ()
         else:
-            imported, left_out = importing.read_servers(
+            imported, left_out = drift.read_servers(
                 endpoints,
                 session.reader,
                 owners,
@@ -126,14 +126,14 @@ def import_(
     return ExitCode.PARTLY_DONE if problems or unrecorded else ExitCode.OK
 
 
-def _record_baselines(made: importing.Import, opening: Opening, tree: Path, *, at: datetime) -> str:
+def _record_baselines(made: drift.Import, opening: Opening, tree: Path, *, at: datetime) -> str:
     """Return why the state could not record what was read, or "". The tree is written either way."""
     try:
         session = opening.session(tree)
         if session.approve is not None:
             session = replace(session, approve=typed_addresses(tree, os.environ))
         run, state = this_run(tree, session.tree), session.state()
-        sightings = importing.sightings(made.imported, session.tree, run, at=at)
+        sightings = drift.sightings(made.imported, session.tree, run, at=at)
         recorded = record_sightings(sightings, state, run, session.reader)
         failed = note_baselines(open_journal(state, run, "import"), recorded, run)
         failed = recorded.note or failed
@@ -217,8 +217,8 @@ def servers_only(endpoints: Mapping[str, str], state: str | None) -> str:
 
 
 def _read_files(
-    paths: Sequence[Path], endpoints: Mapping[str, str], owners: importing.Owners, selection: Selection
-) -> list[importing.Imported]:
+    paths: Sequence[Path], endpoints: Mapping[str, str], owners: drift.Owners, selection: Selection
+) -> list[drift.Imported]:
     if len(endpoints) != 1:
         raise UsageError("--from-files requires exactly one --endpoint", hint="Import one server at a time.")
     (server,) = endpoints
@@ -239,7 +239,7 @@ def _read_files(
                 )
             rules_of[file.stem] = read_rules(file)
     return [
-        importing.Imported(server, name, rules, owners.of(server, name))
+        drift.Imported(server, name, rules, owners.of(server, name))
         for name, rules in rules_of.items()
         if selection.takes_named(server, name, None)
     ]
@@ -247,30 +247,30 @@ def _read_files(
 
 def make_checked(
     endpoints: Mapping[str, str],
-    imported: Sequence[importing.Imported],
-    left_out: Sequence[importing.SkippedRepository],
-    split: importing.Split,
+    imported: Sequence[drift.Imported],
+    left_out: Sequence[drift.SkippedRepository],
+    split: drift.Split,
     scratch: Path,
     *,
     state: str | None = None,
-) -> importing.Import:
+) -> drift.Import:
     """The tree of all repositories that a tree can express. The others are left out, each with the reason."""
-    made = importing.make_tree(endpoints, imported, left_out, split, state=state)
+    made = drift.make_tree(endpoints, imported, left_out, split, state=state)
     if not _problems(made, scratch / "all"):
         return made
     good, bad = [], []
     for n, repository in enumerate(made.imported):
-        alone = importing.make_tree(endpoints, [repository], (), "repository")
+        alone = drift.make_tree(endpoints, [repository], (), "repository")
         why = _problems(alone, scratch / str(n))
         if why:
             bad.append(
-                importing.SkippedRepository(
+                drift.SkippedRepository(
                     repository.key, f"no tree can express the stored rules: {'; '.join(why)}"
                 )
             )
         else:
             good.append(repository)
-    made = importing.make_tree(endpoints, good, [*made.left_out, *bad], split, state=state)
+    made = drift.make_tree(endpoints, good, [*made.left_out, *bad], split, state=state)
     why = _problems(made, scratch / "good")
     if why:
         raise LakeplanError(
@@ -280,7 +280,7 @@ def make_checked(
     return made
 
 
-def _problems(made: importing.Import, folder: Path) -> list[str]:
+def _problems(made: drift.Import, folder: Path) -> list[str]:
     """The problems of a tree before it is written: it must validate, and match exactly what was read. The
     texts name no file, since no file exists yet."""
     write_files(folder, made.files)
@@ -295,7 +295,7 @@ def _problems(made: importing.Import, folder: Path) -> list[str]:
     return [f"the tree would not match the rules stored for {key}" for key in wrong]
 
 
-def _asks_for(desired: DesiredRepository | None, repository: importing.Imported) -> bool:
+def _asks_for(desired: DesiredRepository | None, repository: drift.Imported) -> bool:
     if desired is None:
         return False
     rules = expand(desired.gc, ()).rules if isinstance(desired.gc, GcDesired) else None
@@ -317,7 +317,7 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
         write_file(path, text, mode=SHARED)
 
 
-def _report(made: importing.Import, tree: Path, *, ignores: bool, no_color: bool) -> None:
+def _report(made: drift.Import, tree: Path, *, ignores: bool, no_color: bool) -> None:
     line = partial(say, stdout(no_color=no_color))
     for item in made.left_out:
         line(f"not imported: {item.repository}: {item.reason}")
