@@ -532,11 +532,13 @@ _NAMES = 20
 
 def render_apply_markdown(document: ApplyDocument, *, tree: str = "", limit: int = COMMENT_LIMIT) -> str:
     """Return the comment of an apply, never longer than ``limit``."""
-    end = document["end"]
+    title = _TITLES[document["end"]]
+    if document["not_written"]:
+        title = title.replace(":white_check_mark: nothing to write", ":warning: **nothing was written**")
     where = f" for {code(tree)}" if tree else ""
     lines = [
         marker(tree, "apply"),
-        f"**lakeplan**{where}: {_TITLES[end]}{_amounts(document)}",
+        f"**lakeplan**{where}: {title}{_amounts(document)}",
         "",
         *_list("Why", document["refusals"]),
         *_to_do(document),

@@ -104,3 +104,13 @@ def it_lets_no_long_message_push_out_another_failure_of_a_comment() -> None:
     text = render_apply_markdown(report_document(replace(made, results=(long, *made.results))))
     assert "- prod/analytics, " in text
     assert "What to do" in text
+
+
+def it_gives_no_check_mark_to_a_comment_if_the_tree_was_not_written() -> None:
+    """As after a quick revert: the plan had nothing to write, but since then, the change has been applied."""
+    for keys, title in (
+        ((), ":white_check_mark: nothing to write"),
+        (("prod/a",), ":warning: **nothing was"),
+    ):
+        text = render_apply_markdown(report_document(ApplyReport("run-1", (), not_written=keys)))
+        assert f"**lakeplan**: {title}" in text
