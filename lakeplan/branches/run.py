@@ -46,6 +46,7 @@ from lakeplan.branches.survey import Keeping, Moments, Survey, survey
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.review import gates
 from lakeplan.review.claims import claim
+from lakeplan.review.history import check_newest
 from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.review.selection import failure_of
 from lakeplan.state.clocks import Clocks, server_clock
@@ -419,6 +420,7 @@ class _Runner:
                 readers,
                 self._run.now,
                 lambda: read_exemptions(self._ports.state, desired.key)[0],
+                lambda: check_newest(self._ports.state, self._run, desired.key),
             ),
             self._run,
             lambda: self._renew(held),

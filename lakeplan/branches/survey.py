@@ -378,6 +378,8 @@ class Keeping:
     _readers: Readers
     _now: Callable[[], datetime]
     _exemptions: Callable[[], Mapping[str, Exemption]] = dict
+    _check: Callable[[], object] = dict
+    """Raises LakeplanError if a newer tree may keep more than the survey's."""
 
     def __post_init__(self) -> None:
         self._not_staying = {outlook.id for outlook in self._survey.deleted}
@@ -443,6 +445,7 @@ class Keeping:
                 where=self._survey.desired.key,
                 hint="Run the command again. Ages of the new repository's branches count from the next run.",
             )
+        self._check()
         # Another tree may have exemptions and holds for this repository.
         check_claims(branches.metadata(name), self._survey.desired.tree, self._survey.desired.key)
         return _Snapshot(

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, Literal, TypedDict
 
-from lakeplan.errors import FormatError, LakeplanError, UsageError
+from lakeplan.errors import FormatError, LakeplanError, StalePlan, UsageError
 from lakeplan.review.differences import diff_rules, diff_setting
+from lakeplan.review.run import Run
 from lakeplan.stores.protocols import StateReader
 from lakeplan.values import records
 from lakeplan.values.desired import SettingItem, SettingKind, item_body, items_from_body
@@ -189,6 +190,32 @@ def runs_since(state: StateReader, moment: datetime) -> list[RunSince]:
             record = None
         runs.append(RunSince(began, record, f"{_PREFIX}{run_id}.json"))
     return runs
+
+
+MOST_RUNS = 1_000
+
+
+def check_newest(state: StateReader, run: Run, where: str) -> None:
+    """Raises StalePlan if an apply had a newer version of the run's tree: if it began later than the run, or
+    after another run with the run's version. The run would not know what it added, such as holds."""
+    newer: RunRecord | None = None
+    for one in islice(each_run(state, ALL, []), MOST_RUNS):
+        if one.tree_name != run.tree_name or one.tree_digest is None:
+            continue
+        is_same = one.tree_digest == run.tree_digest or (
+            # Some machines have other line ends.
+            one.tree_commit == run.tree_commit and one.tree_dirty is run.tree_dirty is False
+        )
+        if newer is None and one.kind == "apply":
+            if is_same:
+                return
+            newer = one
+        if newer is not None and (is_same or newer.run_id > run.run_id):
+            raise StalePlan(
+                f"run {newer.run_id} has applied a newer version of the tree, which may protect more",
+                where=where,
+                hint="Run the command again with the newest tree. If that is this tree, apply it first.",
+            )
 
 
 def find_run(state: StateReader, name: str) -> RunRecord:

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Final
 
 from lakeplan.errors import GateRefused, LakeplanError, StorageError
 from lakeplan.formats.namespace import CLOCK_FILE, QUARANTINE_PREFIX, quarantine_prefix, sweep_prefix
 from lakeplan.retention.rules import to_us
+from lakeplan.review.history import check_newest
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.state.clocks import Clocks
@@ -121,12 +121,10 @@ def purge(quarantine: Quarantine, ports: SweepPorts, run: Run, *, older_than: da
         _check_over(site, mark_id)
         mark = load_mark(site, ports.state, mark_id).mark
         check_same_repository(site, mark)
-        record = partial(record_purge, ports.state, site.key, mark_id)
-        begin = partial(record, begun=run.run_id)
-        end = _Purge(site, mark, ports, clocks, lease.renew, before_us, begin).purge()
+        end = _Purge(site, mark, ports, clocks, lease.renew, before_us, run).purge()
         try:
             if end.left is not None:
-                record(end.left, ended=run.run_id)
+                record_purge(ports.state, site.key, mark_id, end.left, ended=run.run_id)
         except LakeplanError as error:
             # The record has only figures. What became of the copies must be reported in any case.
             _log.warning("the state has no record that this purge finished: %s", error)
@@ -169,7 +167,7 @@ class _Purge:
     _clocks: Clocks
     _keep: Callable[[], None]
     _before_us: int
-    _begin: Callable[[Amount], None]
+    _run: Run
 
     def __post_init__(self) -> None:
         self._copies = Amount()
@@ -215,6 +213,7 @@ class _Purge:
                 raise
             self._rows = ROWS
             return
+        check_newest(self._ports.state, self._run, self._site.key)
         until, self._last = needed.inspected_at + ROUND, needed.inspected_at
         self._problem = self._too_old(until, SLOW)
         while (count := len(self._left) - len(rest)) and not self._problem and not self._too_old(until):
@@ -290,7 +289,13 @@ class _Purge:
         )
         self._keep()
         if not self._asked:
-            self._begin(self._copies)
+            record_purge(
+                self._ports.state,
+                self._site.key,
+                self._mark.mark_id,
+                self._copies,
+                begun=self._run.run_id,
+            )
         self._asked |= {copy.key: copy for copy in copies}
         kept = self._ports.now()
 

@@ -25,6 +25,7 @@ from lakeplan.formats.namespace import (
     sweep_prefix,
 )
 from lakeplan.retention.keep import held_prefixes
+from lakeplan.review.history import check_newest
 from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.state.clocks import Clocks
@@ -157,7 +158,7 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 if runner.inspections:
                     check_round(site, mark, approval, ports, by_text(run))
                 journal = journal or _begun(sweep_journal(stored, approval, ports, run), mark)
-                round_end = runner.round(left, partial(check_still_approved, stored, approval, ports))
+                round_end = runner.round(left, partial(check_still_approved, stored, approval, ports, run))
             except LakeplanError as error:
                 if not runner.results and not deleted_some:
                     if journal is not None:
@@ -238,9 +239,10 @@ def check_round(site: Site, mark: Mark, approval: Approval, ports: SweepPorts, b
     judge_again(site, mark, approval, clocks.latest.date())
 
 
-def check_still_approved(stored: StoredMark, approval: Approval, ports: SweepPorts) -> None:
-    """Raises GateRefused when the approval was removed or replaced since the run began. Removing it is how to
-    stop a sweep that runs on another machine."""
+def check_still_approved(stored: StoredMark, approval: Approval, ports: SweepPorts, run: Run) -> None:
+    """Raises GateRefused when the approval was removed or replaced since the run began, and StalePlan when a
+    newer tree was applied. Removing the approval is how to stop a sweep that runs on another machine."""
+    check_newest(ports.state, run, stored.mark.key)
     if load_approval(ports.state, stored) != approval:
         raise GateRefused(
             "the approval was replaced while the sweep was running",

@@ -17,6 +17,7 @@ import pytest
 
 from lakeplan.cli.commands.sweep import _listed
 from lakeplan.errors import UsageError
+from lakeplan.sweep import run as sweep_run
 from tests.openmetrics import samples
 from tests.sandboxes import start_sandbox
 
@@ -602,6 +603,78 @@ def it_saves_what_a_new_branch_holds_again(make_site: Any) -> None:
     assert document["deleted"]["objects"] == 1
     assert document["saved"]["objects"] == 1
     assert len(before - site.data()) == 1
+
+
+class DescribeANewerTree:
+    """A job with an older checkout, or one that runs while a newer tree is applied."""
+
+    @pytest.mark.parametrize(
+        ("old", "new"),
+        [
+            ("sweep: {", "holds: [{tag: v1, reason: a case}], sweep: {"),
+            ("safety: {", "safety: {protected_tags: ['v*'], "),
+        ],
+    )
+    def it_stops_a_sweep_with_the_older_tree(self, make_site: Any, old: str, new: str) -> None:
+        site = make_site(NOW)
+        world, before = site.world, site.data()
+        world.api.tag("lake", "v1", site.old)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        mark_id = site.mark()["mark_id"]
+        assert world.lakeplan(("sweep", "approve"), mark_id, "--reason", "a test").code == 0
+        root = world.tree / "lakeplan.yaml"
+        checkout = root.read_text()
+        root.write_text(checkout.replace(old, new))
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        root.write_text(checkout)
+        result = world.lakeplan(("sweep", "run"), mark_id)
+        assert result.code == 5, result.out + result.err
+        assert "has applied a newer version of the tree" in result.err
+        assert site.data() == before
+        assert world.lakeplan("apply", "--auto-approve").code == 0  # a revert
+        assert world.lakeplan(("sweep", "run"), mark_id).code == 0
+
+    def it_stops_a_sweep_that_is_running(self, make_site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        site = make_site(NOW)
+        world, before = site.world, site.data()
+        world.api.tag("lake", "v1", site.old)
+        mark_id = site.mark()["mark_id"]
+        assert world.lakeplan(("sweep", "approve"), mark_id, "--reason", "a test").code == 0
+        root = world.tree / "lakeplan.yaml"
+        newer = root.read_text().replace("sweep: {", "holds: [{tag: v1, reason: a case}], sweep: {")
+        inspect = sweep_run.check_site
+
+        def apply_meanwhile(*arguments: Any) -> None:
+            root.write_text(newer)
+            assert world.lakeplan("apply", "--auto-approve").code == 0
+            inspect(*arguments)
+
+        monkeypatch.setattr(sweep_run, "check_site", apply_meanwhile)
+        result = world.lakeplan(("sweep", "run"), mark_id)
+        assert result.code == 5, result.out + result.err
+        assert site.data() == before
+
+    def it_stops_a_purge_with_the_older_tree(self, make_site: Any) -> None:
+        site = make_site("{settle: 0s, margin: 0s, mode: quarantine, quarantine_age: 0s}")
+        world = site.world
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        site.sweep(site.mark()["mark_id"])
+        site.age()
+        root = world.tree / "lakeplan.yaml"
+        checkout = root.read_text()
+        root.write_text(checkout.replace("sweep: {", "holds: [{prefix: a, reason: a case}], sweep: {"))
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        root.write_text(checkout)
+        purge = ("sweep", "purge"), "--older-than", "0s", "--auto-approve"
+        result = world.lakeplan(*purge)
+        assert result.code == 5, result.out + result.err
+        assert any(file.is_file() for file in (site.folder / "_lakeplan/quarantine").rglob("*"))
+
+    def it_sweeps_with_a_tree_that_was_not_applied_yet(self, make_site: Any) -> None:
+        site = make_site(NOW)
+        assert site.world.lakeplan("apply", "--auto-approve").code == 0
+        site.world.append("lakeplan.yaml", "# newer\n")
+        assert site.sweep(site.mark()["mark_id"])["finished"]
 
 
 class DescribeApplyWithSweep:

@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -131,9 +132,10 @@ class Case:
 
     def purge(self) -> Any:
         keep, before_us = self.renew, int(BEFORE * 1_000_000)
-        end = module._Purge(
-            self.site, self.mark, self.ports, CLOCKS, keep, before_us, self.begun.append
-        ).purge()
+        run = Run("run", {}, lambda: self.at, lambda _: False)
+        purge = module._Purge(self.site, self.mark, self.ports, CLOCKS, keep, before_us, run)
+        with mock.patch.object(module, "record_purge", lambda *given, begun: self.begun.append(given[3])):
+            end = purge.purge()
         return replace(end, kept=self.short(end.kept), failed=self.short(end.failed))
 
     @staticmethod

@@ -407,10 +407,10 @@ class ApplyFlow:
             say(stderr(no_color=self.outputs.no_color), text)
 
     def _is_new_tree(self) -> bool:
-        """Whether the last apply had other files of the tree."""
+        """Whether there was no apply yet, or the last one had other files of the tree."""
         own = RunFilter(kinds=frozenset({"apply"}), tree=self.run.tree_name)
         last = list_runs(self.session.state(), own, limit=1).runs
-        return any(run.tree_digest != self.run.tree_digest for run in last)
+        return [run.tree_digest for run in last] != [self.run.tree_digest]
 
     def _checks(self) -> PlanChecks:
         today = self.run.now().date()

@@ -23,6 +23,20 @@ class DescribeDeletion:
         assert "pre-delete-branch hook failed" in ends["feature-1"]["message"]
         assert lake.live() == {"main", "feature-1"}
 
+    def it_deletes_nothing_with_an_older_tree(self, lake):
+        lake.observed("feature-1")
+        file = lake.tree / "repositories/analytics.yaml"
+        checkout = file.read_text()
+        assert lake.lakeplan("apply", "--auto-approve").code == 0
+        file.write_text(f"{checkout}    holds: [{{branch: feature-1, reason: a case}}]\n")
+        assert lake.lakeplan("apply", "--auto-approve").code == 0
+        file.write_text(checkout)
+        result = lake.branches("run")
+        assert result.code == 3
+        (branch,) = result.json["repositories"][0]["branches"]
+        assert "has applied a newer version of the tree" in branch["message"]
+        assert lake.live() == {"main", "feature-1"}
+
     def it_asks_for_the_deletion_that_fires_both_hooks(self, lake):
         lake.observed("feature-1")
         lake.handle.faults.forget()
