@@ -180,6 +180,10 @@ class DescribeGitLab:
         apply = self.jobs["apply"]
         assert (apply["environment"], apply["resource_group"]) == ("production", "lakeplan")
         assert apply["interruptible"] is False
+        # Nor before it begins, which interruptible does not prevent. Other pipelines remain as they are.
+        of_push, others = self.jobs["workflow"]["rules"]
+        assert (of_push["if"], of_push["auto_cancel"]) == (apply["rules"][0]["if"], {"on_new_commit": "none"})
+        assert others == {"when": "always"}
 
 
 class DescribeThePreCommitHook:
