@@ -153,7 +153,7 @@ class AddressQuestion:
         with bars:
             before = f"were last sent to {last}" if last else "have not been sent anywhere yet for this tree"
             say(stderr(), f"{what}: the credentials {before}")
-            say(stderr(), f"{what}: the tree in {self.tree} names {url}")
+            say(stderr(), f"{what}: the tree in {self.tree} specifies {url}")
             question = "Send them there? Only 'yes' is accepted"
             answer = typer.prompt(question, default="", show_default=False, err=True)
         if answer.strip() != "yes":

@@ -60,7 +60,7 @@ def build_app() -> typer.Typer:
     app = typer.Typer(
         name="lakeplan",
         cls=_Lakeplan,
-        help="Review what lakeFS garbage collection will delete, and change it by pull request.",
+        help="See what lakeFS garbage collection will delete, and change retention rules by pull request.",
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -129,8 +129,8 @@ def run(arguments: Sequence[str]) -> int:
             return ExitCode.ERROR
         if isinstance(error, MemoryError) or str(error) == _NO_THREAD:
             print_error(
-                "the memory or the processes of this machine did not suffice, so the command stopped midway",
-                hint="Run the same command again where more memory and processes are available.",
+                "this machine ran out of memory or processes, so the command stopped partway",
+                hint="Free up memory or raise the limit on processes, then run the same command again.",
             )
             return ExitCode.ERROR
         print_error(

@@ -138,7 +138,7 @@ def open_store(session: Session, server: ServerConfig, repository: Repository) -
         raise LakeplanError(
             "lakeplan can only sweep namespaces in S3, Google Cloud Storage, Azure or a folder on the server",
             where=shown_url(namespace),
-            hint="In `lakeplan sweep mark`, use --target to select only other repositories.",
+            hint="To mark the other repositories, select them with `lakeplan sweep mark --target`.",
         )
     config = config or StorageConfig(kind.name)
     if config.type != kind.name:

@@ -64,7 +64,7 @@ def source_of(text: str | None) -> Source:
     if _has_secret(text):
         raise UsageError(
             "--source is a URL with a user, a password or a query, which may be a secret",
-            hint="Use a URL without them, because everybody who can read the workflows would see it.",
+            hint="Remove them from the URL. Anyone who can read the workflows could see the secret.",
         )
     if text.startswith("git+"):
         url, _, commit = text.removeprefix("git+").rpartition("@")
@@ -170,8 +170,8 @@ _ABOUT_AWS = (
 _ABOUT: Mapping[Cloud, str] = {
     "aws": _ABOUT_AWS,
     "azure": "# - for a state in Azure: AZURE_CLIENT_ID and AZURE_TENANT_ID, to sign in through OIDC\n",
-    "gcp": "# - for a state in Google Cloud Storage: GOOGLE_APPLICATION_CREDENTIALS, a file for OIDC that"
-    " names\n#   /tmp/lakeplan-id-token as its source, and LAKEPLAN_GCP_AUDIENCE, the provider's audience\n",
+    "gcp": "# - for a state in Google Cloud Storage: GOOGLE_APPLICATION_CREDENTIALS, an OIDC credential file"
+    " whose\n#   source is /tmp/lakeplan-id-token, and LAKEPLAN_GCP_AUDIENCE, the provider's audience\n",
     "none": "",
 }
 

@@ -265,7 +265,7 @@ def _relative(site: Site, location: str) -> str:
     raise LakeplanError(
         f"the server wrote uncommitted addresses outside the repository's namespace ({location})",
         where=f"{site.key}: {site.repository.storage_namespace}",
-        hint="In `lakeplan sweep mark`, use --target to select only other repositories.",
+        hint="To mark the other repositories, select them with `lakeplan sweep mark --target`.",
     )
 
 

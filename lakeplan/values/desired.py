@@ -363,15 +363,16 @@ class Safety:
         30,
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Threshold of the expired-objects gate: the maximum share of the currently kept objects that"
-        " may newly expire.",
+        help="Threshold of the expired-objects gate: the maximum percentage of currently kept objects that a"
+        " plan may cause to expire.",
     )
     max_expired_bytes: int | None = setting(
         or_unlimited(BYTES),
         "5TB",
         stricter=LESS,
         since_mark=SinceMark.GATE,
-        help="Threshold of the expired-bytes gate: the maximum number of bytes that may newly expire.",
+        help="Threshold of the expired-bytes gate: the maximum number of bytes that a plan may cause to"
+        " expire.",
     )
     max_deleted_branches: int | None = setting(
         or_unlimited(COUNT),
@@ -385,7 +386,7 @@ class Safety:
         ["v*"],
         stricter=ALL_OF_BOTH,
         help="Glob patterns for tags whose data a sweep keeps. The tag-loss gate covers every tag,"
-        " whatever the patterns.",
+        " regardless of these patterns.",
     )
     on_tag_loss: Literal["ignore", "warn", "fail"] = setting(
         words("ignore", "warn", "fail"),

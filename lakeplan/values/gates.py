@@ -29,7 +29,7 @@ class Gate:
 
 EXPIRED_OBJECTS = Gate(
     "expired-objects",
-    "the share of the currently kept objects that would newly expire exceeds the threshold",
+    "the percentage of currently kept objects that the plan would cause to expire exceeds the threshold",
     refuses=(PLANS, SWEEPS),
     settings=("safety.max_expired_objects_percent",),
     unit="percent",
@@ -37,7 +37,7 @@ EXPIRED_OBJECTS = Gate(
 )
 EXPIRED_BYTES = Gate(
     "expired-bytes",
-    "the number of bytes that would newly expire exceeds the threshold",
+    "the number of bytes that the plan would cause to expire exceeds the threshold",
     refuses=(PLANS, SWEEPS),
     settings=("safety.max_expired_bytes",),
     unit="bytes",
@@ -59,7 +59,7 @@ AT_RISK = Gate(
     unit="objects",
     max_ends="",
 )
-ADOPTION = Gate("adoption", "a glob newly matches a repository")
+ADOPTION = Gate("adoption", "a glob matches a repository for the first time")
 CLEAR = Gate("clear", "the plan would remove all rules or policies of a repository")
 UNKNOWN_IMPACT = Gate(
     "unknown-impact", "it is unknown which data would expire, or the plan adds or changes object rules"
@@ -78,8 +78,8 @@ UNMANAGED = Gate(
 )
 DELETED_BRANCHES = Gate(
     "deleted-branches",
-    "policies would delete more branches than the threshold allows, either newly in the server's own"
-    " job or in one `branches run`",
+    "policies would delete more branches than the threshold allows, either in the server's own job because"
+    " of the plan, or in one `branches run`",
     refuses=(PLANS, BRANCH_RUNS),
     settings=("safety.max_deleted_branches",),
     unit="branches",
@@ -87,8 +87,8 @@ DELETED_BRANCHES = Gate(
 )
 HELD_BRANCH = Gate(
     "held-branch",
-    "a server's own policies would delete a branch that is named in a hold, or a branch whose deletion"
-    " would make held data unreachable",
+    "a server's own policies would delete a held branch, or a branch whose deletion would make held data"
+    " unreachable",
     settings=("holds",),
     unit="branches",
 )
@@ -101,7 +101,7 @@ PINS = Gate(
 )
 MIN_AGE = Gate(
     "min-age",
-    "`sweep.min_age` is below the server's grace period",
+    "`sweep.min_age` is shorter than the server's grace period",
     refuses=(SWEEPS,),
     settings=("sweep.min_age",),
     unit="seconds",

@@ -86,7 +86,7 @@ class PinSettings:
         stricter=ALL_OF_BOTH,
         help="Glob patterns for tags whose commits are pinned. The patterns are added to inherited ones.",
     )
-    holds: bool = setting(FLAG, False, stricter=ON, help="Pin the commits that are named in holds.")
+    holds: bool = setting(FLAG, False, stricter=ON, help="Pin the commits that holds list by id.")
     at_risk: bool = setting(
         FLAG,
         False,

@@ -133,7 +133,7 @@ class SweepSettings:
         stricter=strictest_first("quarantine", "delete"),
         # A sweep of which only a part is in quarantine could be neither restored nor reported correctly.
         since_mark=SinceMark.NEW_MARK,
-        help="Delete objects, or first move them to quarantine below `_lakeplan/quarantine/`.",
+        help="Delete objects, or first move them to quarantine under `_lakeplan/quarantine/`.",
     )
     min_age_seconds: int = setting(
         AGE,

@@ -150,7 +150,7 @@ _HEAD = f"""{GENERATED}
 # Commands
 
 `lakectl lakeplan …` is the same as `lakeplan …` if `lakectl-lakeplan` is on the PATH.
-[Concepts](concepts.md) explains words such as *gate* and *mark*. [Settings](settings.md) lists every key
+[Concepts](concepts.md) explains terms such as *gate* and *mark*. [Settings](settings.md) lists every key
 in the tree.
 
 Each option can also be set with the environment variable in its row. The command line takes precedence.

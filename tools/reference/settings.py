@@ -41,7 +41,7 @@ OTHERS: Mapping[str, str] = {
     "REVIEW_TOKEN": "Project access token with the `api` scope, for `lakeplan ci` on GitLab.",
     "CI": "Set on CI runners. `branches run` and `sweep run` then refuse a state in a folder, and `drift` "
     "records no HEADs there, because the folder would be lost with the runner.",
-    PULL_REQUEST: "Number or URL of the pull request, which a job after the merge records in the history.",
+    PULL_REQUEST: "Number or URL of the merged pull request, to record in the history.",
     MERGED_AT: "When the pull request was merged (ISO 8601). `apply` then refuses the plan if a pull request "
     "that was merged later, such as a revert, was applied first.",
     APPROVED_BY: "Person who approved the run, for the history.",
@@ -139,18 +139,17 @@ SECTIONS = (
     ),
     Section(
         "Entries",
-        "Below `repositories.<name>`, in either kind of file. The name is exact, a glob (`team-a-*`), or "
-        "`server/name`. If several entries match a repository, lakeplan merges them, and the exact "
-        "entry takes "
-        "precedence. Lists are merged by `branch_id` or `pattern`, by `id`, or by what a hold protects. "
-        "`clear` requires an exact entry.",
+        "Keys under `repositories.<name>`, in either kind of file. The name is exact, a glob (`team-a-*`),"
+        " or `server/name`. If several entries match a repository, lakeplan merges them, and the exact entry"
+        " takes precedence. Lists are merged by `branch_id` or `pattern`, by `id`, or by what a hold"
+        " protects. `clear` requires an exact entry.",
         "repository",
         "entry",
     ),
     Section(
         "Profiles",
-        "Below `profiles.<name>` in `lakeplan.yaml`. Entries inherit a profile with `use`. Besides these two "
-        "keys, a profile can have the blocks of [entries](#entries), with the same keys.",
+        "Keys under `profiles.<name>` in `lakeplan.yaml`. Entries inherit a profile with `use`. Besides"
+        " these two keys, a profile can contain the same blocks as [entries](#entries).",
         "repository",
         "profile",
         without=("gc", "branch_lifecycle", "object_lifecycle", "holds", "sweep", "pins"),
@@ -164,19 +163,21 @@ SECTIONS = (
     ),
     Section(
         "GC rules files",
-        "The file that `gc: {file: …}` names, as JSON or YAML in lakectl's format.",
+        "Keys of a rules file, which an entry references with `gc: {file: …}`. The file is JSON or YAML"
+        " in lakectl's format.",
         "repository",
         "gc_file",
     ),
     Section(
         "Policy files",
-        "The file that `branch_lifecycle: {file: …}` names, as YAML or JSON in lakectl's format.",
+        "Keys of a policy file, which an entry references with `branch_lifecycle: {file: …}`. The file"
+        " is YAML or JSON in lakectl's format.",
         "repository",
         "policies_file",
     ),
     Section(
         "Policy tests",
-        "Files below `tests/` in a tree, for `lakeplan test` ([policy tests](policy-tests.md)).",
+        "Files in a tree's `tests/` folder, for `lakeplan test` ([policy tests](policy-tests.md)).",
         "policy-test",
     ),
 )

@@ -43,18 +43,18 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     "Operate": {
         "check": "Check that storage contains every object that commits reference.",
         "doctor": "Check that a command has everything it needs.",
-        "adopt": "Write entries for repositories newly matched by a glob.",
+        "adopt": "Add entries for new repositories that match a glob.",
         "claim": "Record which tree manages a repository.",
         "pins": "Bring pins up to date.",
-        "export": "Print a repository's rules for lakectl.",
+        "export": "Print a repository's GC rules in lakectl's format.",
         "ci": "Run lakeplan's CI jobs on GitHub or GitLab.",
         "spark": "Prepare a Spark cluster for lakeplan.",
     },
     "Set up": {
         "init": "Create a tree and CI workflows.",
         "import": "Write a tree that matches the servers.",
-        "demo": "Run the quickstart on a local lakeFS.",
-        "sandbox": "Run a local lakeFS to try lakeplan.",
+        "demo": "Run the quickstart on a local stand-in for lakeFS.",
+        "sandbox": "Run a local stand-in for lakeFS to try lakeplan.",
         "schema": "Print a JSON Schema.",
     },
 }

@@ -154,9 +154,8 @@ def apply(
     refresh_patterns: Annotated[
         bool,
         option(
-            "Also set the retention of branches that were created after the plan. Without a plan file,"
-            " do nothing except lengthen the retention of branches to match their patterns. Retention"
-            " is never shortened."
+            "Also set the retention of branches that were created after the plan. Without a plan file, only"
+            " lengthen the retention of branches to match their patterns. Retention is never shortened."
         ),
     ] = False,
     replan: Annotated[

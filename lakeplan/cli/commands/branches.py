@@ -187,14 +187,14 @@ def exempt(
 
     \b
     Examples:
-      lakeplan branches exempt analytics feature-login --until 2026-12-31
-      lakeplan branches exempt ml wip-7 --until 2026-12-31 --reason "late"
+      lakeplan branches exempt analytics feature-login --until 2027-06-30
+      lakeplan branches exempt ml wip-7 --until 2027-06-30 --reason "late"
       lakeplan branches exempt analytics feature-login --remove
     """
     if (until is None) != remove or (remove and reason):
         raise UsageError(
             "exempt needs either --until or --remove, and --reason requires --until",
-            hint="Run `lakeplan branches exempt REPOSITORY BRANCH --until 2026-12-31`.",
+            hint="For example, run `lakeplan branches exempt analytics feature-login --until YYYY-MM-DD`.",
         )
     asked = ExemptOptions(branch, None if until is None else _end_of(until), reason)
     session = opening.session(tree)

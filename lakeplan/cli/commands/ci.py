@@ -240,7 +240,7 @@ class Pipeline:
         _make_folder(self.into, _FILES)
         shown = self._at(MARK)
         if self._run("sweep", "show", asked.mark, "--format", "json", "--out", shown, "-q"):
-            hint = "Check the id with `lakeplan sweep list`. The job's log shows the reason."
+            hint = "See the job's log for the reason, and check the id with `lakeplan sweep list`."
             raise NotAllowed(f"mark {asked.mark} could not be shown", hint=hint)
         request = check_merge(host, asked, _commit_in(Path(shown), asked.mark))
         reason = f"comment {asked.comment} by {asked.login} on pull request {request.number}"
@@ -376,7 +376,7 @@ def _end_in(path: Path) -> str:
 
 # ---- commands
 Into = Annotated[
-    Path, typer.Option("--into", help="Folder for the files of this job.", metavar="DIR", file_okay=False)
+    Path, typer.Option("--into", help="Folder for this job's files.", metavar="DIR", file_okay=False)
 ]
 Arguments = Annotated[
     str, option("Additional options for the command, quoted as in a shell.", "TEXT", names=("--args",))
@@ -454,9 +454,9 @@ def answer(
       /lakeplan plan          plan again
       /lakeplan approve MARK  approve a mark
 
-    People with write access to the repository can plan again. Members of the team that the tree names in
-    `approvers` can approve a mark. They must comment on the pull request whose merge led to the mark, and
-    they must not be the author of that pull request.
+    Anyone with write access to the Git repository can run `/lakeplan plan`. Only members of the team in the
+    tree's `approvers` setting can run `/lakeplan approve`. They must comment on the pull request whose merge
+    led to the mark, and they must not be the author of that pull request.
 
     \b
     Examples:

@@ -115,7 +115,7 @@ def adopt(
     no_color: bool,
     quiet: bool,
 ) -> ExitCode:
-    """Write an entry for each repository that a glob newly matches.
+    """Add an entry to the tree for each new repository that matches a glob.
 
     The `adoption` gate refuses a plan that contains such repositories. Once the repositories have entries, a
     pull request shows what their first rules would do. Servers are not changed.

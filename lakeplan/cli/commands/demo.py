@@ -49,7 +49,8 @@ def demo(
     ] = False,
     no_color: bool,
 ) -> None:
-    """Run the quickstart on a local lakeFS: plan, override a gate, apply, and handle a manual change.
+    """Run the quickstart on a local stand-in for lakeFS: plan, override a gate, apply, and handle a manual
+    change.
 
     \b
     Examples:
@@ -131,7 +132,7 @@ class Demo:
         self._say("Plan again. No changes remain.")
         self.lakeplan("plan", "--detailed-exitcode")
 
-        self._say("Plan another change. Before it is applied, somebody edits the rules on the server.")
+        self._say("Plan another change. Before it is applied, someone edits the rules on the server.")
         before, after = "default_retention_days: 60", "default_retention_days: 90"
         self._change_tree("repositories/streams.yaml", before, after)
         self.lakeplan("plan", "--format", "json", "--out", "plan.json", "-q")
@@ -178,7 +179,7 @@ class Demo:
         """Sets rules through the API, like a person who does not use the tree."""
         import requests
 
-        self._say(f"Somebody sets the retention of {repository} to {days} days on the server.")
+        self._say(f"Someone sets the retention of {repository} to {days} days on the server.")
         login = b64encode(f"{self._key}:{self._secret}".encode()).decode()
         answer = requests.put(
             f"{self._endpoint_url}/api/v1/repositories/{repository}/settings/gc_rules",

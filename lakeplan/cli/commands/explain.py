@@ -281,7 +281,8 @@ def explain(
     tree: options.TreeDir = Path(),
     ref: Annotated[str | None, option("Branch, tag or commit in which to look up the path.", "REF")] = None,
     kind: Annotated[
-        str | None, option("Kind of WHAT, if ambiguous: path, commit, branch or address.", "KIND")
+        str | None,
+        option("How to interpret WHAT if it is ambiguous: path, commit, branch or address.", "KIND"),
     ] = None,
     path_only: Annotated[bool, option("Do not search for the same object under other paths.")] = False,
     stored: Annotated[NamespaceOptions, options.Options(NamespaceOptions)],

@@ -52,7 +52,7 @@ def rules_of(session: Session, desired: DesiredRepository) -> GcRules:
         raise LakeplanError("the tree does not manage the GC rules of this repository", where=desired.key)
     if desired.gc is Cleared.CLEAR:
         raise LakeplanError(
-            "the tree clears the GC rules of this repository, which a rules file cannot express",
+            "the tree clears the GC rules of this repository, and a rules file cannot express that",
             where=desired.key,
             hint=f"Run `lakectl gc delete-config lakefs://{desired.name}`.",
         )

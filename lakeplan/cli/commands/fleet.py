@@ -252,8 +252,8 @@ def open_store(repository: Repository, storage: Storage) -> NamespaceReader | st
             return "the server reports a namespace whose address does not belong to Azure"
         if isinstance(location, FolderLocation):
             return (
-                "the server reports a namespace that is a folder on this machine, and lakeplan does not"
-                " open it"
+                "the server reports a file:// namespace, and lakeplan does not open folders that a server"
+                " specifies"
             )
         return open_namespace(url, endpoint_url=storage.endpoint_url, region=storage.region)
     except LakeplanError as error:
@@ -372,7 +372,7 @@ def storage(
     outputs = outputs.beside(html)
     paid, zone = None if price is None else price_of(price), parse_zone(time_zone or "UTC")
     if compare is not None and compare[0] == compare[1]:
-        raise UsageError("--compare names the same branch twice", hint="Specify two different branches.")
+        raise UsageError("--compare lists the same branch twice", hint="Specify two different branches.")
     if tree is not None and endpoint:
         raise UsageError(
             "--tree and --endpoint cannot be combined",

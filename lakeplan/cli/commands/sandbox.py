@@ -41,7 +41,7 @@ Examples:
 {HELP}"""
 
 
-@command("Start a local lakeFS.", without="redact_paths no_color no_progress quiet")
+@command("Start a local stand-in for lakeFS.", without="redact_paths no_color no_progress quiet")
 def up(
     *,
     dir: Annotated[
@@ -57,7 +57,7 @@ def up(
         str, option("Secret key to accept.", "SECRET", show_default=False)
     ] = _DEFAULTS.secret_access_key,
 ) -> None:
-    """Start a local lakeFS on 127.0.0.1, and serve requests until the command is stopped.
+    """Start a local stand-in for lakeFS on 127.0.0.1. It runs until you press Ctrl-C.
 
     \b
     Examples:

@@ -91,8 +91,8 @@ def _listed(
     class_: Annotated[
         list[str] | None,
         option(
-            "Only objects of this class. Some classes contain objects that would be deleted, and others"
-            " contain objects that are kept. Repeatable.",
+            "Only objects of this class. There are classes for objects that would be deleted and for objects"
+            " that are kept. Repeatable.",
             "CLASS",
             names=("--class",),
         ),
@@ -405,7 +405,7 @@ def restore(
     mark_id: MarkId,
     tree: options.TreeDir = Path(),
     path: Annotated[
-        str | None, option("Restore only this path, or everything below it if it ends with /.", "PATH")
+        str | None, option("Restore only this path, or everything under it if it ends with /.", "PATH")
     ] = None,
     commit: Annotated[str | None, option("Restore only objects of this commit.", "ID")] = None,
     outputs: Annotated[Outputs, options.documents("restore")],

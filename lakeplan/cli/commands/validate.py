@@ -84,7 +84,7 @@ def test(
     tree: options.TreeDir = Path(),  # noqa: PT028
     outputs: Annotated[Outputs, options.documents("test")],
 ) -> int:
-    """Run the tree's policy tests. A test draws a commit history and states what the rules must keep.
+    """Run the tree's policy tests. A test describes a commit history and states what the rules must keep.
 
     The command does not contact a server and does not need Spark. If a test fails, it exits with code 1.
 
