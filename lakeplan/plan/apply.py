@@ -54,14 +54,19 @@ def report_document(report: ApplyReport) -> ApplyDocument:
 
 def refusal_document(run_id: str, error: LakeplanError) -> ApplyDocument:
     """The document of an apply that was refused and wrote nothing."""
-    names: dict[ExitCode, EndName] = {ExitCode.REFUSED: "refused", ExitCode.STALE: "stale"}
     listed = error.reasons if isinstance(error, (StalePlan, GateRefused)) else ()
     return {
         **report_document(ApplyReport(run_id, ())),
-        "end": names.get(error.exit_code, "failed"),
+        "end": end_of(error),
         "refusals": list(listed) or [str(error)],
         "hint": error.hint,
     }
+
+
+def end_of(error: LakeplanError) -> EndName:
+    """The end of an apply that was refused and wrote nothing."""
+    names: dict[ExitCode, EndName] = {ExitCode.REFUSED: "refused", ExitCode.STALE: "stale"}
+    return names.get(error.exit_code, "failed")
 
 
 def _end_of(report: ApplyReport) -> EndName:

@@ -103,6 +103,8 @@ class RunRecord:
     ci: Mapping[str, str] = field(default_factory=dict)
     approver: Mapping[str, str] = field(default_factory=dict)
     tree_name: str = field(default="", metadata=NOT_IN_DOCUMENT)
+    end: str = field(default="", metadata=NOT_IN_DOCUMENT)
+    """Of an apply that applied no version of the tree: ``stale``, ``refused``, ``failed`` or ``refresh``."""
 
     @property
     def kind(self) -> str:
@@ -206,10 +208,11 @@ def check_newest(state: StateReader, run: Run, where: str) -> None:
             # Some machines have other line ends.
             one.tree_commit == run.tree_commit and one.tree_dirty is run.tree_dirty is False
         )
-        if newer is None and one.kind == "apply":
-            if is_same:
+        # An old job that is refused, still runs or only refreshes patterns does not make its tree the newest.
+        if newer is None and one.kind == "apply" and one.end not in ("stale", "refresh"):
+            if is_same and one.finished_at and not one.end:
                 return
-            newer = one
+            newer = None if is_same else one
         if newer is not None and (is_same or newer.run_id > run.run_id):
             raise StalePlan(
                 f"run {newer.run_id} has applied a newer version of the tree, which may protect more",
@@ -315,6 +318,7 @@ RUN = records.record(
         "tree_dirty": records.flag,
         "tree_digest": records.text,
         "tree_name": records.text,
+        "end": records.text,
         "ci": records.map_of(records.text),
         "approver": records.map_of(records.text),
         "finished_at": records.moment,
@@ -331,7 +335,7 @@ def _parse(run_id: str, record: Any) -> RunRecord:
     known = {key: value for key, value in record.items() if value is not None}
     run: RunRecord = decode({**known, "run_id": run_id}, RunRecord)
     steps = tuple(_step(k, v) for k, v in sorted(record.get("repositories", {}).items()))
-    return replace(run, steps=steps, tree_name=record.get("tree_name") or "")
+    return replace(run, steps=steps, tree_name=record.get("tree_name") or "", end=record.get("end") or "")
 
 
 _FACTS = records.record(

@@ -634,6 +634,34 @@ class DescribeANewerTree:
         assert world.lakeplan("apply", "--auto-approve").code == 0  # a revert
         assert world.lakeplan(("sweep", "run"), mark_id).code == 0
 
+    def it_stops_a_sweep_with_the_older_tree_although_an_old_apply_job_has_run_again(
+        self, make_site: Any
+    ) -> None:
+        site = make_site(NOW)
+        world, before = site.world, site.data()
+        root = world.tree / "lakeplan.yaml"
+        checkout = root.read_text()
+        root.write_text(checkout.replace("days: 7", "days: 8"))
+        plan = world.plan_file()
+        assert world.lakeplan("apply", plan).code == 0
+        root.write_text(checkout)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        mark_id = site.mark()["mark_id"]
+        assert world.lakeplan(("sweep", "approve"), mark_id, "--reason", "a test").code == 0
+        newer = checkout.replace("sweep: {", "holds: [{branch: main, reason: a case}], sweep: {")
+        root.write_text(newer)
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        root.write_text(checkout)
+        assert world.lakeplan("apply", plan).code == 5
+        result = world.lakeplan(("sweep", "run"), mark_id)
+        assert (result.code, "a newer version of the tree" in result.err) == (5, True), (
+            result.err + result.out
+        )
+        assert site.data() == before
+        root.write_text(newer)
+        result = world.lakeplan(("sweep", "run"), mark_id)
+        assert "a newer version of the tree" not in result.err
+
     def it_stops_a_sweep_that_is_running(self, make_site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         site = make_site(NOW)
         world, before = site.world, site.data()

@@ -17,12 +17,19 @@ NOW = datetime(2026, 3, 31, tzinfo=timezone.utc)
 OWN = Run("20260331T000002", {}, lambda: NOW, lambda _: False, "c1", tree_dirty=False, tree_digest="one")
 
 
-def applied(second: int, digest: str, name: str = "", commit: str = "c2") -> tuple[str, Run]:
+def applied(
+    second: int, digest: str, name: str = "", commit: str = "c2", **more: str | None
+) -> tuple[str, Run, dict[str, str | None]]:
     run_id = f"20260331T00000{second}"
-    return "apply", replace(OWN, run_id=run_id, tree_digest=digest, tree_name=name, tree_commit=commit)
+    run = replace(OWN, run_id=run_id, tree_digest=digest, tree_name=name, tree_commit=commit)
+    return "apply", run, {"finished_at": NOW.isoformat(), **more}
 
 
-SWEPT = "sweep run", replace(OWN, run_id="20260331T000000")
+def began(second: int, digest: str, end: str | None = None) -> tuple[str, Run, dict[str, str | None]]:
+    return applied(second, digest, finished_at=None if end is None else NOW.isoformat(), end=end)
+
+
+SWEPT = "sweep run", replace(OWN, run_id="20260331T000000"), {}
 
 
 @pytest.mark.parametrize(
@@ -37,14 +44,23 @@ SWEPT = "sweep run", replace(OWN, run_id="20260331T000000")
         ([SWEPT, applied(1, "two")], True),
         ([SWEPT, applied(1, "two", "another")], False),
         ([SWEPT, applied(1, "other line ends", commit="c1")], False),
+        # An old job runs again.
+        *(
+            ([applied(0, "one"), applied(1, "two"), began(1, "one", e)], True)
+            for e in (None, "stale", "failed")
+        ),
+        ([applied(0, "one"), began(1, "two")], True),
+        ([applied(0, "one"), began(1, "two", "refused")], True),
+        # Nor does it stop a run with the newest tree.
+        *(([applied(0, "two"), applied(1, "one"), began(1, "two", e)], False) for e in ("stale", "refresh")),
     ],
 )
 def it_knows_whether_a_newer_tree_was_applied(
     tmp_path: Path, runs: list[tuple[str, Run]], is_old: bool
 ) -> None:
     state = open_state(f"file://{tmp_path}")
-    for command, run in runs:
-        open_journal(state, run, command).save()
+    for n, (command, run, facts) in enumerate(runs):
+        open_journal(state, replace(run, run_id=f"{run.run_id}-{n}"), command, **facts).save()
     if not is_old:
         check_newest(state, OWN, "prod/lake")
         return

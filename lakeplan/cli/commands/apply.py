@@ -33,6 +33,7 @@ from lakeplan.output.sweep import render_after_apply
 from lakeplan.plan.apply import (
     ApplyOptions,
     apply_plan,
+    end_of,
     exit_code_of,
     narrowed,
     refresh_plan,
@@ -325,7 +326,7 @@ class ApplyFlow:
         except LakeplanError as error:
             self._write_refusal(error)
             if journal is not None:
-                self._record_refusal(journal)
+                self._record_refusal(journal, error)
             self.session.notify(apply_stopped(error.replaced(message=redacted_message(error.message))))
             raise
         document = report_document(report)
@@ -373,8 +374,9 @@ class ApplyFlow:
         document = refusal_document(self.run.run_id, error)
         replace(self.outputs, all=files).emit(document, render_apply, self._around(), sort_keys=True)
 
-    def _record_refusal(self, journal: RunJournal) -> None:
+    def _record_refusal(self, journal: RunJournal, error: LakeplanError) -> None:
         """Records that the plan was not applied."""
+        journal.record["end"] = end_of(error)
         message = "the apply failed or was refused, so nothing was written"
         for step in journal.record.get("repositories", {}).values():
             if step == NOT_BEGUN:
@@ -384,6 +386,7 @@ class ApplyFlow:
 
     def _journal(self, plan: Plan) -> RunJournal:
         facts = {"plan_digest": to_document(plan)["digest"], "plan_as_of": plan.as_of.isoformat()}
+        facts |= {"end": "refresh"} if self.options.only_refresh else {}
         return open_journal(self.session.state(), self.run, "apply", **facts)
 
     def _around(self) -> RenderContext:
