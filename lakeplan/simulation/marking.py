@@ -73,7 +73,7 @@ class Writer:
         data, sha256 = write_part(columns, MARKED)
         self.store.create(self.prefix + name, data)
         size = pc.sum(columns["size_bytes"]).as_py()
-        return _packet(table, Part(name, rows.num_rows, size, sha256), _amounts(rows))
+        return _written(table, Part(name, rows.num_rows, size, sha256), _amounts(rows))
 
 
 def _amounts(rows: pa.Table) -> Mapping[str, tuple[int, int]]:
@@ -96,9 +96,9 @@ def list_into_parts(packets: Iterable[Packet], _: Leaves, *, source: Source, pre
                 data, sha256 = write_part(columns, LISTING)
                 name = f"{prefix}listing/part-{uuid4().hex}.parquet"
                 store.create(name, data)
-                yield _packet(GOING, Part(name, len(rows), int(rows.sizes.sum()), sha256), {})
+                yield _written(GOING, Part(name, len(rows), int(rows.sizes.sum()), sha256), {})
         except LakeplanError as error:
-            yield Packet(0, 0, 0, PacketKind.ERROR, report_of(error, source.name).encode())
+            yield _packet(PacketKind.ERROR, report_of(error, source.name))
 
 
 def _stored(items: Iterable[WorkItem], source: Source) -> Iterator[StoredColumns]:
@@ -134,12 +134,16 @@ def write_parts(packets: Iterable[Packet], _: Leaves, *, writer: Writer) -> Iter
                 for at in range(0, chosen.num_rows, PART_ROWS):
                     yield writer.write(table, chosen.slice(at, PART_ROWS))
     except LakeplanError as error:
-        yield Packet(0, 0, 0, PacketKind.ERROR, report_of(error, writer.prefix).encode())
+        yield _packet(PacketKind.ERROR, report_of(error, writer.prefix))
 
 
-def _packet(table: str, part: Part, amounts: Mapping[str, tuple[int, int]]) -> Packet:
+def _written(table: str, part: Part, amounts: Mapping[str, tuple[int, int]]) -> Packet:
     """A packet that ``_parts_of`` reads. ``amounts`` are objects and bytes by class."""
-    return Packet(0, 0, 0, PacketKind.PART, json.dumps((table, astuple(part), amounts)).encode())
+    return _packet(PacketKind.PART, json.dumps((table, astuple(part), amounts)))
+
+
+def _packet(of: PacketKind, text: str) -> Packet:
+    return Packet(0, 0, 0, of, text.encode())
 
 
 NAME_BEGINS = 4

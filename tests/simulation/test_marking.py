@@ -12,20 +12,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lakeplan.errors import FormatError
+from lakeplan.errors import FormatError, StorageDenied
 from lakeplan.formats.marks import read_part
 from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX, metadata_key
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.formats.ranges import read_metarange
-from lakeplan.retention.keep import Keep
+from lakeplan.retention.keep import FIRST_BIT, Keep
+from lakeplan.simulation import marking
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
 from lakeplan.simulation.local import LocalRunner
-from lakeplan.simulation.marking import StepMarker
+from lakeplan.simulation.marking import HeldAgain, Marks, StepMarker, mark_class
 from lakeplan.simulation.requests import Facts, MarkRequest, RecheckRequest
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.simulation.segments import Manifest
-from lakeplan.simulation.table import pairs_of
-from lakeplan.values.simulation import RunnerChoice
+from lakeplan.simulation.table import Class, pairs_of
+from lakeplan.simulation.verdicts import Sighting
+from lakeplan.values.simulation import Amount, RunnerChoice
+from lakeplan.values.sweep import MarkClass
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,
@@ -88,7 +91,7 @@ class Site:
         self.last = dict(enumerate(graph.ids))
         self.staged = tuple(sorted(o.key for o in self.store.list_objects(GC_UNCOMMITTED_PREFIX)))
 
-    def mark(self, marker: StepMarker, *, staged: bool = True) -> Any:
+    def mark(self, marker: StepMarker, *, staged: bool = True, **more: Any) -> Any:
         listing = marker.list_candidates(self.store, PREFIX, older_than=NOW - timedelta(days=1))
         request = MarkRequest(
             self.store,
@@ -101,7 +104,7 @@ class Site:
             self.last,
             collect_never_committed=True,
         )
-        return marker.mark(request)
+        return marker.mark(replace(request, **more))
 
     def going(self, marked: Any) -> list[str]:
         parts = [(self.store.read(PREFIX + part.name), part) for part in marked.going]
@@ -231,3 +234,192 @@ def it_says_how_large_an_object_is_stored_whatever_its_entry_says(tmp_path: Path
     site = Site(tmp_path, History([old, new], {"main": "kept"}, {"data/p/0": Stored(7)}, staged=[]))
     marker = StepMarker(lambda *_: nullcontext((LocalRunner(1), RunnerChoice(LOCAL, "requested"))))
     assert [part.size_bytes for part in site.mark(marker).going] == [7]
+
+
+OLD, ENTRY, ALIAS = Sighting.OLD, Sighting.ENTRY, Sighting.ALIAS
+
+
+@pytest.mark.parametrize(
+    ("flags", "mask", "expected"),
+    [
+        (OLD, 0, MarkClass.NEVER_COMMITTED),
+        (OLD | Sighting.LISTED | Sighting.CANDIDATE, Keep.BEFORE, MarkClass.NEVER_COMMITTED),
+        (OLD | ENTRY, 0, MarkClass.BACKLOG),
+        (OLD | ENTRY, Keep.BEFORE, MarkClass.NEWLY_EXPIRED),
+        (OLD | ENTRY, Keep.MARGIN | Keep.BEFORE, MarkClass.NEAR_LIMIT),
+        (OLD | ENTRY, Keep.EXPANDED, MarkClass.NEAR_LIMIT),
+        (OLD | ENTRY | ALIAS, Keep.MARGIN, MarkClass.UNCERTAIN_ADDRESS),
+        (OLD | ALIAS, 0, MarkClass.UNCERTAIN_ADDRESS),
+        (OLD | ALIAS | Sighting.HELD, 0, MarkClass.PROTECTED),
+        (OLD | ENTRY | Sighting.FOREIGN, Keep.MARGIN, MarkClass.PROTECTED),
+        (OLD | ENTRY | ALIAS, Keep.PROTECTED, MarkClass.PROTECTED),
+        (OLD | ENTRY | Sighting.HELD, Keep.DOCUMENTED | Keep.PROTECTED, MarkClass.AT_RISK),
+        (OLD | ENTRY, Keep.SERVER | Keep.DOCUMENTED, None),
+        (OLD | ENTRY | Sighting.UNCOMMITTED, 0, None),
+        (Sighting.LISTED | Sighting.CANDIDATE, 0, None),
+        (ENTRY | ALIAS | Sighting.HELD, Keep.DOCUMENTED, None),
+    ],
+)
+def it_classifies_by_the_first_of_the_reasons_to_keep(flags: int, mask: int, expected: object) -> None:
+    assert mark_class(flags, mask) is expected
+
+
+KEPT_NOW = [Sighting.HELD, Sighting.ALIAS, Sighting.UNCOMMITTED, Sighting.FOREIGN]
+
+
+def it_looks_at_every_object_of_which_a_mark_or_an_inspection_needs_to_know() -> None:
+    asked, again = Marks({}), HeldAgain()
+    for kept in (Class(OLD | ENTRY, Keep.SERVER), Class(OLD | ENTRY | Sighting.UNCOMMITTED)):
+        assert not asked.wants(kept)
+        assert not asked.takes(kept)
+    assert asked.wants(Class(OLD))
+    assert asked.takes(Class(OLD))
+    assert not asked.takes(Class(ENTRY))
+    marked = Class(Sighting.MARKED | ENTRY, Keep.MARGIN)
+    assert again.wants(marked)
+    assert not again.takes(marked)
+    assert not again.wants(Class(ENTRY, Keep.SERVER))
+    assert again.takes(Class(Sighting.MARKED, Keep.SERVER))
+    assert not again.takes(Class(OLD, Keep.SERVER))
+    for flag in KEPT_NOW:
+        assert again.takes(Class(Sighting.MARKED | flag))
+        assert not again.takes(Class(flag))
+    assert again.wants(Class(Sighting.UNCOMMITTED))
+
+
+class DescribeTheParts:
+    @pytest.fixture
+    def marker(self) -> StepMarker:
+        return StepMarker(lambda *_: nullcontext((LocalRunner(1), RunnerChoice(LOCAL, "requested"))))
+
+    @pytest.fixture
+    def site(self, tmp_path: Path) -> Site:
+        """``a`` and ``b`` expired, ``n`` is in no commit, and ``k`` is kept."""
+        old = Snapshot("old", 40, (), (entry("raw/a", "data/p/a", 2), entry("raw/b", "data/p/b", 3)))
+        kept = Snapshot("kept", 1, ("old",), (entry("k", "data/p/k"),))
+        stored = {"data/p/a": Stored(2), "data/p/b": Stored(3), "data/p/k": Stored(4), "data/p/n": Stored(5)}
+        return Site(tmp_path, History([old, kept], {"main": "kept"}, stored, staged=[]))
+
+    def rows(self, site: Site, parts: Any) -> list[dict[str, Any]]:
+        parts = [(site.store.read(PREFIX + part.name), part) for part in parts]
+        tables = [read_part(data, name=part.name, sha256=part.sha256) for data, part in parts]
+        return [row for table in tables for row in table.to_pylist()]
+
+    def it_lists_what_is_older_than_the_limit(self, site: Site, marker: StepMarker) -> None:
+        older = NOW - timedelta(days=10)
+        assert marker.list_candidates(site.store, PREFIX, older_than=older) == ()
+        (part,) = marker.list_candidates(site.store, PREFIX, older_than=older + timedelta(microseconds=1))
+        assert part.name.startswith(f"{PREFIX}listing/part-")
+        assert (part.rows, part.size_bytes) == (4, 14)
+
+    @pytest.mark.parametrize("folder", ["listing", "going"])
+    def it_fails_if_one_cannot_be_written(
+        self, site: Site, marker: StepMarker, folder: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        create = site.store.create
+
+        def fail(key: str, data: bytes) -> None:
+            if f"/{folder}/" in key:
+                raise StorageDenied("no permission")
+            create(key, data)
+
+        monkeypatch.setattr(site.store, "create", fail)
+        with pytest.raises(StorageDenied, match="no permission") as caught:
+            site.mark(marker)
+        assert caught.value.where == {"listing": site.store.url, "going": PREFIX}[folder]
+
+    def it_says_what_is_known_of_each_object(self, site: Site, marker: StepMarker) -> None:
+        marked = site.mark(marker)
+        assert {part.name.partition("/")[0] for part in marked.going} == {"going"}
+        assert sum(part.size_bytes for part in marked.going) == 10
+        assert marked.kept == ()
+        assert marked.amounts == {
+            MarkClass.BACKLOG: Amount(2, 5),
+            MarkClass.NEVER_COMMITTED: Amount(1, 5),
+        }
+        assert marked.runner == RunnerChoice(LOCAL, "requested")
+        stored = site.store.find([f"data/p/{name}" for name in "abn"])
+        a, b, n = sorted(self.rows(site, marked.going), key=lambda row: str(row["address"]))
+        assert a == {
+            "address": "data/p/a",
+            "size_bytes": 2,
+            "version": stored["data/p/a"].version,
+            "modified_us": stored["data/p/a"].modified_us,
+            "paths": ["raw/a"],
+            "last_commit_id": commit_id("old"),
+            "reason": "expired",
+            "class": "backlog",
+            "last_commit_us": None,
+            "kept_by": [],
+        }
+        assert (b["address"], b["paths"], b["class"]) == ("data/p/b", ["raw/b"], "backlog")
+        assert (n["reason"], n["class"], n["paths"], n["last_commit_id"]) == (
+            ("never_committed", "never_committed", [], None)
+        )
+
+    def it_keeps_what_was_never_committed_unless_it_is_to_be_collected(
+        self, site: Site, marker: StepMarker
+    ) -> None:
+        marked = site.mark(marker, collect_never_committed=False)
+        assert site.going(marked) == ["data/p/a", "data/p/b"]
+        assert [(row["address"], row["class"]) for row in self.rows(site, marked.kept)] == [
+            ("data/p/n", "never_committed")
+        ]
+
+    def it_says_when_the_last_commit_was_made_and_what_keeps_an_object(
+        self, site: Site, marker: StepMarker
+    ) -> None:
+        at = next(n for n, id in site.last.items() if id == commit_id("old"))
+        site.facts = {
+            id: Facts(facts.mask or int(Keep.PROTECTED) | 2 << FIRST_BIT, facts.last)
+            for id, facts in site.facts.items()
+        }
+        marked = site.mark(
+            marker,
+            last_commits_us={at: 123},
+            protectors=("branch b", "tag t"),
+            held_prefixes=("raw/b", "no/"),
+        )
+        kept = {row["address"]: row for row in self.rows(site, marked.kept)}
+        assert {key: row["class"] for key, row in kept.items()} == dict.fromkeys(
+            ["data/p/a", "data/p/b"], "protected"
+        )
+        assert kept["data/p/a"]["last_commit_us"] == 123
+        assert kept["data/p/a"]["kept_by"] == ["tag t"]
+        assert kept["data/p/b"]["kept_by"] == ["hold prefix raw/b", "tag t"]
+        assert site.going(marked) == ["data/p/n"]
+
+    def it_has_only_so_many_objects_in_each(
+        self, site: Site, marker: StepMarker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(marking, "PART_ROWS", 1)
+        monkeypatch.setattr(marking, "PLACES_A_MARK", 1)
+        marked = site.mark(marker)
+        assert [part.rows for part in marked.going] == [1, 1, 1]
+        assert site.going(marked) == ["data/p/a", "data/p/b", "data/p/n"]
+        assert [part.name for part in marked.going] == sorted(part.name for part in marked.going)
+
+    def it_names_only_as_many_as_an_inspection_wants_to_know(self, site: Site, marker: StepMarker) -> None:
+        marked = site.mark(marker)
+        every = tuple(site.facts)
+        again = RecheckRequest(site.store, marked.going, PREFIX, SERVER_URL, site.metadata, (), every)
+        assert marker.held_again(again, limit=0) == {"data/p/a"}
+        assert marker.held_again(again, limit=1) == {"data/p/a", "data/p/b"}
+        assert marker.held_again(again, limit=5) == {"data/p/a", "data/p/b"}
+        below = replace(again, metaranges=(), other_metaranges=every, held_prefixes=("raw/b",))
+        assert marker.held_again(below, limit=5) == {"data/p/b"}
+        assert marker.held_again(replace(below, held_prefixes=()), limit=5) == set()
+
+    def it_reads_nothing_where_there_is_nothing_to_compare(
+        self, site: Site, marker: StepMarker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        marked = site.mark(marker)
+        every = tuple(site.facts)
+        again = RecheckRequest(site.store, marked.going, PREFIX, SERVER_URL, site.metadata, (), every)
+
+        def never(*_: object, **more: object) -> None:
+            raise AssertionError("it runs a job")
+
+        monkeypatch.setattr(marking, "_ask", never)
+        assert marker.held_again(replace(again, metaranges=()), limit=5) == set()
+        assert marker.held_again(replace(again, parts=()), limit=5) == set()
