@@ -129,7 +129,7 @@ def write_parts(packets: Iterable[Packet], _: Leaves, *, writer: Writer) -> Iter
     try:
         for place in sorted(by_place):
             rows = pa.concat_tables(by_place.pop(place)).sort_by("address")
-            goes = pc.is_in(rows["class"], pa.array(sorted(writer.going), pa.string()))
+            goes = pc.is_in(rows["class"], pa.array(sorted(writer.going)))
             for table, chosen in ((GOING, rows.filter(goes)), (KEPT, rows.filter(pc.invert(goes)))):
                 for at in range(0, chosen.num_rows, PART_ROWS):
                     yield writer.write(table, chosen.slice(at, PART_ROWS))

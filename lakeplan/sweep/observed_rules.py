@@ -175,17 +175,15 @@ def _applied(state: StateReader, repository: str, stored: GcRules) -> _Applied |
             return None
         at = moment_in(record["at"])
         run = find_run(state, record["run_id"])
-        step = _replacing(run, repository)
-        found = step is None
-        if step is None:
-            step = _replaced_earlier(state, run, repository)
+        written = _replacing(run, repository)
+        step = written or _replaced_earlier(state, run, repository)
     except StorageError:
         raise  # otherwise a lost answer would turn what newly expires into backlog
     except LakeplanError:
         return None
     if step is None:
-        return _Applied(at, None, found)
-    return _Applied(at, step.before if step.before is not None else NO_RULES, found)
+        return _Applied(at, None)
+    return _Applied(at, step.before if step.before is not None else NO_RULES, found=written is None)
 
 
 def _replacing(run: RunRecord, repository: str) -> RunStep | None:

@@ -209,6 +209,14 @@ class DescribeWhatAppliesRecorded:
         case.applied(before, EIGHT, 110, found=found)
         assert case.lowered(EIGHT, 150, settle=0) == 110
 
+    def it_counts_from_an_apply_that_found_what_an_earlier_one_wrote(self, case: Case) -> None:
+        """The rules may have been raised and lowered again in between."""
+        case.look(SEVEN, 100)
+        as_of = at(90).isoformat()
+        case.applied(SEVEN, EIGHT, 110, plan_as_of=as_of)
+        case.applied(None, EIGHT, 120, found=True, plan_as_of=as_of)
+        assert case.look(EIGHT, 150, settle=0) == ObservedRules(at(120), SEVEN)
+
     def it_takes_no_earlier_moment_from_an_apply(self, case: Case) -> None:
         case.look(YEAR, 100)
         case.look(SEVEN, 200)
@@ -291,7 +299,9 @@ class DescribeTheHistory:
         assert seen.lowered(SEVEN, 120) == 0
 
     @pytest.mark.parametrize(("now", "hours"), [(110, 110), (200, 124)])
-    def it_takes_a_killed_run_to_have_lasted_for_a_day(self, seen: Case, now: float, hours: float) -> None:
+    def it_takes_a_run_that_was_killed_to_have_lasted_for_a_day(
+        self, seen: Case, now: float, hours: float
+    ) -> None:
         seen.run(100, None, {"prod/lake": replacing(EIGHT, SEVEN)})
         assert seen.lowered(SEVEN, now, settle=24 * 7) == hours
 
@@ -299,6 +309,14 @@ class DescribeTheHistory:
     def it_takes_a_damaged_run_for_a_lowering(self, seen: Case, now: float, hours: float) -> None:
         seen.write(f"history/{at(100):%Y%m%dT%H%M%S}.000001Z-0a.json", b"damaged")
         assert seen.lowered(SEVEN, now, settle=24 * 7) == hours
+
+    def it_is_searched_for_the_last_lowering(self, seen: Case) -> None:
+        seen.run(90, 91, {"prod/lake": replacing(SEVEN, EIGHT)})
+        seen.run(100, 130, {"prod/lake": replacing(EIGHT, SEVEN)})
+        seen.write(f"history/{at(101):%Y%m%dT%H%M%S}.000009Z-0a.json", b"damaged")
+        assert seen.lowered(SEVEN, 200, settle=24 * 7) == 130, "25 hours after the other began"
+        seen.run(150, 151, {"prod/lake": replacing(EIGHT, SEVEN)})
+        assert seen.lowered(SEVEN, 200, settle=24 * 7) == 151
 
     def it_is_not_searched_longer_than_rules_settle(self, seen: Case) -> None:
         seen.run(100, 101, {"prod/lake": replacing(EIGHT, SEVEN)})
