@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -10,9 +11,9 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from lakeplan import limits
-from lakeplan.errors import StorageDenied, StorageError, StoreBusy
+from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreBusy, WriteConflict
 from lakeplan.stores import s3
-from lakeplan.stores.open import open_sweep_store
+from lakeplan.stores.open import Access, S3Location, open_sweep_store
 from lakeplan.stores.shared import CHANGED, NOT_NAMED, TOO_MANY_VERSIONS, UNLISTED
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import Deletion, Versions
@@ -45,6 +46,7 @@ class Bucket:
         self.batches: list[list[dict[str, str]]] = []
         self.singles: list[dict[str, str]] = []
         self.hidden: set[str] = set()
+        self.bodies: dict[str, Any] = {}
 
     def put(
         self, key: str, id: str, age: float = 0, *, size: int = 1, tag: str = "", marker: bool = False
@@ -141,7 +143,11 @@ class Bucket:
         raise error("404", 404, operation="HeadObject")
 
     def get_object(self, *, Bucket: str, Key: str, Range: str) -> dict[str, Any]:
-        raise error("NoSuchKey", 404)
+        assert (Bucket, Range) == ("bucket", "bytes=0-0")
+        answer = self.bodies.get(Key, error("NoSuchKey", 404))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 @pytest.fixture
@@ -153,10 +159,14 @@ Delete = Callable[..., list[Deletion]]
 
 
 @pytest.fixture
-def delete(bucket: Bucket) -> Delete:
-    store: Any = open_sweep_store("s3://bucket/repo")
-    store._client = store._once = bucket
+def store(bucket: Bucket) -> Any:
+    made: Any = open_sweep_store("s3://bucket/repo")
+    made._client = made._once = bucket
+    return made
 
+
+@pytest.fixture
+def delete(store: Any) -> Delete:
     def delete(*keys: str, versions: Versions = Versions.ALL, **expected: StoredObject) -> list[Deletion]:
         given = {f"data/{name}": stored for name, stored in expected.items()}
         answers: list[Deletion] = store.delete([f"data/{k}" for k in keys], versions=versions, expected=given)
@@ -171,6 +181,9 @@ def failed(name: str, reason: str, **more: bool) -> Deletion:
 
 def deleted(*names: str) -> list[Deletion]:
     return [Deletion(f"data/{name}") for name in names]
+
+
+A, B = {"Key": "repo/data/a"}, {"Key": "repo/data/b"}
 
 
 class DescribeVersions:
@@ -348,6 +361,23 @@ class DescribeVersions:
         bucket.answers = [{"Errors": [{"Key": "repo/data/b", "VersionId": "8", "Code": "Odd"}]}]
         assert delete("b") == [failed("b", "Odd")]
 
+    def it_counts_failures_of_every_request(
+        self, bucket: Bucket, delete: Delete, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(s3, "BATCH", 1)
+        bucket.put("data/c", "7", 0)
+        bucket.answers = [
+            {"Errors": [{"Key": f"repo/data/{n}", "VersionId": id, "Code": "Odd"}]} for n, id in ("b8", "c7")
+        ]
+        assert delete("b", "c", "ab") == [failed("b", "Odd"), failed("c", "Odd"), *deleted("ab")]
+
+    def it_takes_no_damaged_entry_of_the_listing(self, bucket: Bucket, delete: Delete) -> None:
+        del bucket.entries[0]["LastModified"]
+        with pytest.raises(StoreBusy, match="incomplete or damaged") as caught:
+            delete("a", "b")
+        assert caught.value.where == "s3://bucket/repo"
+        assert bucket.batches == []
+
 
 class DescribeWhetherVersionsAreKept:
     @pytest.fixture(autouse=True)
@@ -436,6 +466,11 @@ class DescribeConditions:
         assert delete("a", a=now) == deleted("a")
         assert [["ETag" in one for one in batch] for batch in bucket.batches] == [[True], [False], [False]]
 
+    def it_is_left_out_only_of_what_may_still_fail(self, bucket: Bucket, delete: Delete) -> None:
+        bucket.put("data/b", "null")
+        bucket.answers = [error("NotImplemented"), {"Errors": [{**A, "Code": "Odd"}], "Deleted": [B]}]
+        assert delete("a", "b", a=bucket.expected("data/a")) == [failed("a", "Odd"), *deleted("b")]
+
     def it_is_no_reason_where_there_was_none(self, bucket: Bucket, delete: Delete) -> None:
         bucket.answers = [error("MalformedXML")]
         with pytest.raises(StorageError, match="settings"):
@@ -501,9 +536,6 @@ class DescribeKeysThatNoBatchCanName:
         with pytest.raises(StorageError) as caught:
             delete("a ")
         assert caught.value.where == "s3://bucket/repo"
-
-
-A, B = {"Key": "repo/data/a"}, {"Key": "repo/data/b"}
 
 
 class DescribeAnswers:
@@ -620,3 +652,57 @@ class DescribeNamesInAnswers:
         b = {"Key": "repo/data/b", "VersionId": "6"}
         bucket.answers = [{"Deleted": [b]}]
         assert delete("b") == [failed("b", f"2 of 2 versions were not deleted: {NOT_NAMED}", transient=True)]
+
+
+class DescribeWhatIsThere:
+    @pytest.mark.parametrize(
+        ("answer", "gone"),
+        [
+            ({"Body": io.BytesIO(b"x")}, False),
+            (error("NoSuchKey", 404), True),
+            (error("InvalidRange", 416), False),
+            (error("InvalidObjectState", 403), False),
+        ],
+    )
+    def it_is_gone_only_if_the_store_says_so(
+        self, bucket: Bucket, store: Any, answer: Any, gone: bool
+    ) -> None:
+        bucket.bodies = {"repo/data/a": answer}
+        assert store.is_gone("data/a") is gone
+        if not gone:
+            with pytest.raises(WriteConflict):
+                store.create("data/a", b"")
+
+    @pytest.mark.parametrize(
+        ("answer", "expected"),
+        [
+            (error("404", 404), StorageError),
+            (error("AccessDenied", 403), StorageDenied),
+            (ClientError({}, "GetObject"), StorageError),
+            (EndpointConnectionError(endpoint_url="http://x"), StoreBusy),
+            ({}, StoreBusy),
+        ],
+    )
+    def it_is_not_known_otherwise(
+        self, bucket: Bucket, store: Any, answer: Any, expected: type[StorageError]
+    ) -> None:
+        bucket.bodies = {"repo/data/a": answer}
+        with pytest.raises(expected) as caught:
+            store.is_gone("data/a")
+        assert caught.value.where == "s3://bucket/repo/data/a"
+
+    def it_has_a_description(self, bucket: Bucket, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        bucket.put("data/a", "1")
+        assert store.stat("data/a") == bucket.expected("data/a")
+        assert store.stat("data/b") is None
+        bucket.bodies = {"repo/data/b": {"Body": io.BytesIO(b"x")}}
+        with pytest.raises(StorageNotFound) as caught:
+            store.stat("data/b")
+        assert caught.value.where == "s3://bucket/repo/data/b"
+
+
+def it_sends_requests_to_delete_only_once_with_the_access_that_was_given() -> None:
+    access = Access("http://store", "eu-west-1")
+    store = s3.S3Deleter(S3Location("bucket", "repo"), access)
+    assert store._client._made_with == (access, None)
+    assert store._once._made_with == (access, 1)
