@@ -1,4 +1,4 @@
-"""Compares servers with the last apply and the tree (``drift``), and makes a tree from their rules (``import``).
+"""Compares servers with the last apply and the tree (``drift``), and makes a tree of rules (``import``).
 Sends only GET requests, and writes no files."""
 
 from __future__ import annotations
