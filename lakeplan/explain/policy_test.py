@@ -4,6 +4,7 @@ runs them on drawn histories, and makes their document (``schemas/test.v1.json``
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal, TypedDict
@@ -13,15 +14,7 @@ from lakeplan import limits
 from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.limits import TREE_FILE_BYTES, why_unreadable
 from lakeplan.retention import drawing as drawn
-from lakeplan.retention.drawing import (
-    Drawing,
-    DrawnCommit,
-    DrawnObject,
-    Expected,
-    ExpectedDays,
-    PolicyTest,
-    contents_of,
-)
+from lakeplan.retention.drawing import Drawing, DrawnCommit, DrawnObject, contents_of
 from lakeplan.retention.keepers import reaching
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import NEVER_EXPIRES, NEVER_KEPT, documented_verdict
@@ -32,6 +25,38 @@ from lakeplan.values.desired import NAME_HINT, Cleared, DesiredRepository, Sourc
 from lakeplan.values.local import OutsideFolder, read_inside
 from lakeplan.values.rules import GcRules, RulesBody
 from lakeplan.values.units import MAX_SECONDS, parse_duration
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One expectation of a drawing. ``ref``: a commit, branch or tag when ``kind`` is commit; ``path`` or
+    ``path@REF`` for an object."""
+
+    kind: Literal["commit", "object"]
+    ref: str
+    fate: drawn.Fate
+    source: Source
+
+
+@dataclass(frozen=True)
+class ExpectedDays:
+    branch: str
+    days: int
+    source: Source
+
+
+@dataclass(frozen=True)
+class PolicyTest:
+    """A test of a drawn history. With ``judge`` ``documented``, what is at risk counts as surviving."""
+
+    name: str
+    repository: str
+    drawing: Drawing
+    source: Source
+    judge: Literal["server", "documented"] = "server"
+    expected: tuple[Expected, ...] = ()
+    days: tuple[ExpectedDays, ...] = ()
+
 
 FOLDER = "tests"
 DEFAULT_AS_OF = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
@@ -339,7 +364,7 @@ class PolicyTestDocument(TypedDict):
 
 
 def result_document(
-    test: drawn.PolicyTest,
+    test: PolicyTest,
     repository: DesiredRepository | None,
     rules: GcRules | None,
     rows: Sequence[GraphRow],
@@ -385,7 +410,7 @@ def failure(
     }
 
 
-def run_tests(tree: DesiredTree, tests: Sequence[drawn.PolicyTest]) -> PolicyTestDocument:
+def run_tests(tree: DesiredTree, tests: Sequence[PolicyTest]) -> PolicyTestDocument:
     """Return the results of all tests."""
     documents = [_run(tree, test) for test in tests]
     passed = sum(1 for one in documents if one["passed"])
@@ -397,7 +422,7 @@ def run_tests(tree: DesiredTree, tests: Sequence[drawn.PolicyTest]) -> PolicyTes
     }
 
 
-def _run(tree: DesiredTree, test: drawn.PolicyTest) -> ResultRow:
+def _run(tree: DesiredTree, test: PolicyTest) -> ResultRow:
     try:
         repository = _named(tree, test.repository)
         rules = _rules(repository, test.drawing.branches)
@@ -456,7 +481,7 @@ def _rules(repository: DesiredRepository, branches: Iterable[str]) -> GcRules | 
 class _Judged:
     """The verdicts on a drawing under its rules."""
 
-    def __init__(self, test: drawn.PolicyTest, rules: GcRules | None, zone: ZoneInfo) -> None:
+    def __init__(self, test: PolicyTest, rules: GcRules | None, zone: ZoneInfo) -> None:
         self._drawing, self._graph = drawing, graph = test.drawing, test.drawing.graph()
         self._contents = drawn.contents_of(drawing, graph)
         self._rules, self._zone, self._documented_only = rules, zone, test.judge == "documented"
@@ -464,9 +489,9 @@ class _Judged:
         self._kept_until = (
             None if rules is None else documented_verdict(graph, rules, drawing.as_of, zone).kept_until_us
         )
-        self.wrong_commits: list[drawn.Expected] = []
+        self.wrong_commits: list[Expected] = []
 
-    def check(self, one: drawn.Expected) -> list[FailureRow]:
+    def check(self, one: Expected) -> list[FailureRow]:
         """Return the failures of an expectation, at most one for each version of an object."""
         if one.kind == "commit":
             commit = self._drawing.commit_of(one.ref)
@@ -474,7 +499,7 @@ class _Judged:
             number = self._graph.index[commit]
             if self._fits(one.fate, self.fates[number]):
                 return []
-            self.wrong_commits.append(drawn.Expected("commit", commit, one.fate, one.source))
+            self.wrong_commits.append(Expected("commit", commit, one.fate, one.source))
             named = f"commit {commit}" if commit == one.ref else f"commit {commit} ({one.ref})"
             return [self._failure(one, named, self.fates[number], [number], ())]
         failures = []
@@ -514,7 +539,7 @@ class _Judged:
         return wanted == actual
 
     def _failure(
-        self, one: drawn.Expected, named: str, fate: drawn.Fate, holders: Sequence[int], staged: Sequence[str]
+        self, one: Expected, named: str, fate: drawn.Fate, holders: Sequence[int], staged: Sequence[str]
     ) -> FailureRow:
         until = self._kept_until
         best = max(holders, key=lambda n: 0 if until is None else until[n], default=None)

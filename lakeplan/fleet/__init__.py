@@ -1,3 +1,3 @@
 """All repositories of a server at once: audit and storage."""
 
-__all__ = ["audit", "documents", "storage"]
+__all__ = ["audit", "judging", "storage"]

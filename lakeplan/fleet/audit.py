@@ -12,7 +12,7 @@ from lakeplan.branches.pin_records import read_stored
 from lakeplan.branches.pins import without_pin_branches
 from lakeplan.errors import FeatureMissing, LakeplanError, PermissionDenied, StorageError
 from lakeplan.fleet import judging
-from lakeplan.fleet.documents import (
+from lakeplan.fleet.judging import (
     AuditCommits,
     AuditDocument,
     AuditedRow,

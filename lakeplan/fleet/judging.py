@@ -1,4 +1,5 @@
-"""How an audit judges rules, refs and figures. Pure."""
+"""What an audit judges: the rows of its document (``schemas/audit.v1.json``, times in ISO 8601 and UTC), and
+the figures and advice in them. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +9,164 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import IntFlag
+from typing import Literal, NotRequired, TypedDict
 
-from lakeplan.fleet.documents import AdviceRow, AuditedRow, DestroyedRow, Severity, StaleRow
 from lakeplan.retention.rules import DAY_US, to_us
 from lakeplan.simulation.verdicts import ObjectClass, Sighting
-from lakeplan.values.desired import Policy
+from lakeplan.sweep.documents import CollectorRunRow
+from lakeplan.values.desired import Policy, PriceRow
+from lakeplan.values.documents import ErrorRow
 from lakeplan.values.repository import Refs
-from lakeplan.values.rules import MAX_DAYS, GcRules
-from lakeplan.values.simulation import Amount, total_of
+from lakeplan.values.rules import MAX_DAYS, GcRules, RulesBody
+from lakeplan.values.simulation import Amount, AmountRow, total_of
+
+
+class AuditCommits(TypedDict):
+    """The number of commits, and the numbers that each rule keeps. ``at_risk`` counts those that the
+    documented rule keeps but the server's walk does not. ``dangling_seen`` says whether commits that no
+    branch or tag reaches were read."""
+
+    total: int
+    branches: int
+    tags: int
+    kept_by_server: int
+    kept_by_rule: int
+    at_risk: int
+    dangling_seen: bool
+
+
+class DestroyedRow(TypedDict):
+    """Objects that should be stored but are gone. A ``listing`` counts all of them. A ``sample`` finds that
+    ``gone`` of ``asked`` objects are gone. The share of all objects lies between the two percentages, with a
+    confidence of 95 %."""
+
+    how: Literal["listing", "sample"]
+    amount: AmountRow | None
+    asked: int | None
+    gone: int | None
+    low_percent: float
+    high_percent: float
+    examples: list[str]
+
+
+class NextRunRow(TypedDict):
+    """The objects that the server's collector would delete next, with ``at_risk`` and ``tagged`` as parts of
+    it. ``too_young`` counts expired objects younger than ``min_age_seconds``, which a later run would delete.
+    It is None if ages are unknown. ``expired`` then contains these objects."""
+
+    expired: AmountRow
+    at_risk: AmountRow
+    tagged: AmountRow
+    min_age_seconds: int
+    too_young: AmountRow | None
+
+
+class PeriodRow(TypedDict):
+    """The objects that would expire if every branch had this many days."""
+
+    days: int
+    expired: AmountRow
+
+
+class LeftoversRow(TypedDict):
+    """Stored objects in no commit that are older than a day. ``staged`` is None without a recent list of
+    uncommitted objects. ``never_committed`` then contains staged objects."""
+
+    never_committed: AmountRow
+    staged: AmountRow | None
+
+
+class UncommittedRow(TypedDict):
+    """Uncommitted changes that the server reports: how many ``changes``, and on how many ``branches`` of
+    those ``asked`` about. ``more`` says that not all changes of some branch were counted."""
+
+    asked: int
+    branches: int
+    changes: int
+    more: bool
+
+
+class RemnantsRow(TypedDict):
+    """The data in a bucket other than current objects. None means unknown, and "" means no upload.
+    ``complete`` says whether everything was counted."""
+
+    noncurrent: AmountRow | None
+    delete_markers: int | None
+    unfinished_uploads: int | None
+    oldest_upload: str
+    complete: bool
+
+
+class PolicyRow(TypedDict):
+    """A stored branch policy as the server writes it, with ages in seconds."""
+
+    name_patterns: list[str]
+    id: NotRequired[str]
+    max_age: NotRequired[int]
+    max_inactivity_time: NotRequired[int]
+    description: NotRequired[str]
+
+
+class StaleRow(TypedDict):
+    branch: str
+    days: int
+
+
+Severity = Literal["data-loss", "cost", "settings"]
+
+
+class AdviceRow(TypedDict):
+    """A problem, and the command that helps, or ""."""
+
+    severity: Severity
+    problem: str
+    command: str
+
+
+class AuditedRow(TypedDict):
+    """One repository. If ``estimated``, storage was not listed (``not_listed`` says why), so figures come
+    from metadata and include objects that are gone. ``destroyed`` is about objects that the documented rule
+    keeps, and ``destroyed_tagged`` about objects that only tags name. Both are also None if there are no such
+    objects. ``policies`` is None if the server has none or they cannot be read."""
+
+    repository: str
+    storage_namespace: str
+    as_of: str
+    rules: RulesBody | None
+    policies: list[PolicyRow] | None
+    commits: AuditCommits
+    objects: AmountRow
+    estimated: bool
+    not_listed: str
+    destroyed: DestroyedRow | None
+    destroyed_tagged: DestroyedRow | None
+    not_sampled: str
+    next_run: NextRunRow
+    freeable: AmountRow
+    periods: list[PeriodRow]
+    leftovers: LeftoversRow | None
+    uncommitted: UncommittedRow | None
+    remnants: RemnantsRow | None
+    stale_branches: list[StaleRow]
+    stale_count: int
+    nonsense: list[str]
+    unknown_branches: list[str]
+    collector_runs: list[CollectorRunRow] | None
+    advice: list[AdviceRow]
+    cost_per_gb_month: NotRequired[PriceRow]
+
+
+class AuditDocument(TypedDict):
+    """The document of an audit. ``failed`` has repositories that could not be read, by ``server/name``.
+    ``unfinished`` has those that were not tried, because the audit was stopped."""
+
+    format: Literal["lakeplan.audit/v1"]
+    at: str
+    servers: Mapping[str, str]
+    repositories: list[AuditedRow]
+    failed: Mapping[str, ErrorRow]
+    unfinished: list[str]
+
 
 PERIODS = (1, 7, 14, 30, 60, 90, 180, 365)
 STALE_NAMED = 20

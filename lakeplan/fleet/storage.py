@@ -9,11 +9,10 @@ from datetime import timedelta
 from enum import IntFlag
 from functools import reduce
 from operator import or_
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NotRequired, TypedDict, get_args
 
 from lakeplan.branches.pin_records import read_stored
 from lakeplan.branches.pins import without_pin_branches
-from lakeplan.fleet import documents
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, Inspection, each_repository, is_of
 from lakeplan.fleet.judging import masks_of
 from lakeplan.formats.namespace import is_candidate_key
@@ -22,10 +21,131 @@ from lakeplan.retention.rules import kept_by_either, to_us
 from lakeplan.simulation.requests import AGES, Facts, Surveyed, SurveyRequest
 from lakeplan.simulation.verdicts import ObjectClass, RuleSet, Sighting, judge
 from lakeplan.stores.protocols import ClassReader, NamespaceReader
+from lakeplan.values.desired import PriceRow
+from lakeplan.values.documents import ErrorRow
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import MAX_DAYS, GcRules
 from lakeplan.values.simulation import Amount, AmountRow, total_of, total_row
+
+
+# ---- storage
+class HolderRow(TypedDict):
+    """A branch or tag: the data that it holds, and the part that nothing else holds."""
+
+    name: str
+    held: AmountRow
+    exclusive: AmountRow
+
+
+class ReclaimableRow(TypedDict):
+    """The objects that are reclaimable now or will be in this many days, assuming no new commits."""
+
+    days: int
+    reclaimable: AmountRow
+
+
+class ComparedRow(TypedDict):
+    """The objects that two branches share, and those that only one of them holds."""
+
+    branches: list[str]
+    both: AmountRow
+    only_first: AmountRow
+    only_second: AmountRow
+
+
+class PlaceRow(TypedDict):
+    """Objects below a prefix of paths; "" is everything. An object counts once for each prefix of its paths,
+    and an object in no commit has no path. None means unknown, without a listing."""
+
+    prefix: str
+    depth: int
+    held: AmountRow
+    reclaimable: AmountRow
+    young: AmountRow | None
+    uncommitted: AmountRow | None
+    unreferenced: AmountRow | None
+
+
+class StoredAgeRow(AmountRow):
+    """Objects written this many days ago. If ``to_days`` is None, the age has no upper limit."""
+
+    from_days: int
+    to_days: int | None
+
+
+class StoredClassRow(AmountRow):
+    """Objects of one storage class, which is "" if the store names none."""
+
+    storage_class: str
+
+
+class OwnerRow(TypedDict):
+    """Repositories of one owner, or without an owner. A figure is None if it is unknown for one of them."""
+
+    owner: str | None
+    repositories: int
+    stored: AmountRow | None
+    held: AmountRow
+    reclaimable: AmountRow
+    unreferenced: AmountRow | None
+    noncurrent: AmountRow | None
+
+
+class GrowthRow(TypedDict):
+    """Growth since an earlier report. It is negative if there is less now, and None if the two reports cannot
+    be compared."""
+
+    since: str
+    stored: AmountRow | None
+    held: AmountRow | None
+
+
+class StoredRow(TypedDict):
+    """One repository. With a listing, ``stored`` is the sum of ``held``, ``uncommitted``, ``young``,
+    ``reclaimable`` and ``unreferenced``. None means unknown."""
+
+    repository: str
+    storage_namespace: str
+    as_of: str
+    listed: bool
+    not_listed: str
+    dangling_seen: bool
+    stored: AmountRow | None
+    held: AmountRow
+    shared: AmountRow
+    exclusive: AmountRow
+    tags_only: AmountRow
+    reclaimable: AmountRow
+    periods: list[ReclaimableRow]
+    uncommitted: AmountRow | None
+    young: AmountRow | None
+    unreferenced: AmountRow | None
+    noncurrent: AmountRow | None
+    branches: list[HolderRow]
+    tags: list[HolderRow]
+    compared: ComparedRow | None
+    prefixes: NotRequired[list[PlaceRow]]
+    prefixes_left_out: NotRequired[int]
+    ages: NotRequired[list[StoredAgeRow]]
+    classes: NotRequired[list[StoredClassRow] | None]
+    owner: NotRequired[str | None]
+    growth: NotRequired[GrowthRow]
+    cost_per_gb_month: NotRequired[PriceRow]
+
+
+class StorageDocument(TypedDict):
+    """A storage report. ``failed`` and ``unfinished`` are as in an audit. ``owners`` is present if a tree
+    names them."""
+
+    format: Literal["lakeplan.storage/v1"]
+    at: str
+    servers: Mapping[str, str]
+    repositories: list[StoredRow]
+    owners: NotRequired[list[OwnerRow]]
+    failed: Mapping[str, ErrorRow]
+    unfinished: list[str]
+
 
 STORAGE_FORMAT: Final = "lakeplan.storage/v1"
 HORIZONS = (7, 30, 90)
@@ -96,7 +216,7 @@ def storage_of_servers(
     *,
     takes: Callable[[str, str], bool],
     compare: tuple[str, str] | None = None,
-) -> documents.StorageDocument:
+) -> StorageDocument:
     """Measure every repository for which ``takes(server, name)`` is true."""
     read = each_repository(
         servers,
@@ -118,12 +238,10 @@ def storage_of_servers(
     }
 
 
-def with_growth(
-    document: documents.StorageDocument, earlier: documents.StorageDocument
-) -> documents.StorageDocument:
+def with_growth(document: StorageDocument, earlier: StorageDocument) -> StorageDocument:
     """Return the document with the growth since an earlier report, for repositories that are in both."""
     known = {row["repository"]: row for row in earlier["repositories"]}
-    rows: list[documents.StoredRow] = []
+    rows: list[StoredRow] = []
     for row in document["repositories"]:
         before = known.get(row["repository"])
         same = before is not None and is_of(before, row["repository"], row["storage_namespace"])
@@ -131,7 +249,7 @@ def with_growth(
     return {**document, "repositories": rows}
 
 
-def growth_of(row: documents.StoredRow, before: documents.StoredRow) -> documents.GrowthRow:
+def growth_of(row: StoredRow, before: StoredRow) -> GrowthRow:
     """Return the growth of a repository. Held objects are compared only if both reports have the same
     source."""
     alike = row["listed"] == before["listed"]
@@ -158,7 +276,7 @@ class _Stored(Inspection):
         part = part_by_metadata if store is None else part_of
         return replace(request, part_of=part, as_of_us=to_us(self._settings.as_of))
 
-    def storage(self, compare: tuple[str, str] | None) -> documents.StoredRow:
+    def storage(self, compare: tuple[str, str] | None) -> StoredRow:
         rules = read_stored(self._reader, self._name).raw
         refs = self._refs()
         graph = CommitGraph.from_refs(refs)
@@ -171,7 +289,7 @@ class _Stored(Inspection):
         has_run = listed and not isinstance(store, str) and bool(self._staged(store))
         remnants = self._remnants(store) if listed else None
         shown = {branch.id for branch in without_pin_branches(refs).branches}
-        row: documents.StoredRow = {
+        row: StoredRow = {
             "repository": f"{self._server}/{self._name}",
             "storage_namespace": self._repository.storage_namespace,
             "as_of": utc_text(self._settings.as_of),
@@ -214,7 +332,7 @@ MAX_PLACES = 2_000
 """The maximum number of prefixes per repository in a report: those with the most bytes."""
 
 
-def places_of(surveyed: Surveyed) -> list[documents.PlaceRow]:
+def places_of(surveyed: Surveyed) -> list[PlaceRow]:
     """Return objects by prefix, beginning with the prefix that has the most bytes."""
     sizes: dict[str, int] = {}
     for of_prefix in surveyed.by_part.values():
@@ -238,7 +356,7 @@ def places_of(surveyed: Surveyed) -> list[documents.PlaceRow]:
     ]
 
 
-def ages_of(surveyed: Surveyed) -> list[documents.StoredAgeRow]:
+def ages_of(surveyed: Surveyed) -> list[StoredAgeRow]:
     """Return objects by days since they were written, or nothing without a listing."""
     next_age = dict(zip(AGES, [*AGES[1:], None], strict=True))
     return [
@@ -247,7 +365,7 @@ def ages_of(surveyed: Surveyed) -> list[documents.StoredAgeRow]:
     ]
 
 
-def classes_of(store: NamespaceReader | str) -> list[documents.StoredClassRow] | None:
+def classes_of(store: NamespaceReader | str) -> list[StoredClassRow] | None:
     """Return the objects of the namespace by storage class, beginning with the class that has the most bytes,
     or None if the store has no classes. Raises StorageError."""
     if not isinstance(store, ClassReader):
@@ -260,11 +378,9 @@ def classes_of(store: NamespaceReader | str) -> list[documents.StoredClassRow] |
     return [{**amount.to_row(), "storage_class": name} for name, amount in order]
 
 
-def with_owners(
-    document: documents.StorageDocument, owner_of: Callable[[str], str]
-) -> documents.StorageDocument:
+def with_owners(document: StorageDocument, owner_of: Callable[[str], str]) -> StorageDocument:
     """Return the document with the owner of each repository and the totals by owner."""
-    rows: list[documents.StoredRow] = [
+    rows: list[StoredRow] = [
         {**row, "owner": owner_of(row["repository"]) or None} for row in document["repositories"]
     ]
     names = sorted({row["owner"] for row in rows}, key=lambda name: (name is None, name or ""))
@@ -272,7 +388,7 @@ def with_owners(
     return {**document, "repositories": rows, "owners": owners}
 
 
-def _owner(name: str | None, rows: Sequence[documents.StoredRow]) -> documents.OwnerRow:
+def _owner(name: str | None, rows: Sequence[StoredRow]) -> OwnerRow:
     return {
         "owner": name,
         "repositories": len(rows),
@@ -346,7 +462,7 @@ def reclaimable(surveyed: Surveyed, keeps: int) -> Amount:
     )
 
 
-def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> documents.ComparedRow | None:
+def compared(names: Named, held: Sequence[Held], branches: tuple[str, str]) -> ComparedRow | None:
     """Return the objects that two branches share, or None if one of the branches does not exist."""
     if not set(branches) <= set(names.branches):
         return None
@@ -371,9 +487,7 @@ def _parts(surveyed: Surveyed) -> dict[Part, Amount]:
     return parts
 
 
-def _rows(
-    names: Sequence[str], held: Sequence[Held], *, first: int, shown: set[str]
-) -> list[documents.HolderRow]:
+def _rows(names: Sequence[str], held: Sequence[Held], *, first: int, shown: set[str]) -> list[HolderRow]:
     """Return the refs in ``shown``, by the bytes that only they hold, then by all their bytes."""
     totals, alone = [Amount()] * len(names), [Amount()] * len(names)
     for one in held:
@@ -386,7 +500,7 @@ def _rows(
             if single:
                 alone[number] += one.amount
             bits ^= lowest
-    rows: list[documents.HolderRow] = [
+    rows: list[HolderRow] = [
         {"name": name, "held": totals[number].to_row(), "exclusive": alone[number].to_row()}
         for number, name in enumerate(names)
         if name in shown

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from lakeplan.output import html
 from lakeplan.output.drawing import Markup, el, join
-from lakeplan.output.tables import Table, costs, volume_cells
+from lakeplan.output.tables import Table, costs, markdown_failures, volume_cells
 from lakeplan.output.text import (
     NO_MONEY,
     Cell,
@@ -18,7 +18,6 @@ from lakeplan.output.text import (
     code,
     count,
     days,
-    markdown_failures,
     moment,
     names_of,
     prose,
@@ -31,7 +30,7 @@ from lakeplan.values.storages import storage_of
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
-    from lakeplan.fleet.documents import AuditDocument, AuditedRow, DestroyedRow, Severity
+    from lakeplan.fleet.judging import AuditDocument, AuditedRow, DestroyedRow, Severity
     from lakeplan.values.simulation import AmountRow
 
 SEVERITIES: dict[Severity, tuple[str, str]] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -371,3 +371,9 @@ def _undone(page: Page, branch: documents.UndoneBranch) -> None:
         )
         lines.append(page.join(Cell(text, "dim")))
     page.hanging(Cell("+" if restored else " ", "green"), *lines, indent=2)
+
+
+def with_losses(fate: Any) -> str:
+    """Return a branch that a server's job deletes, and what is lost with it."""
+    lost = losses(fate)
+    return str(fate["branch_id"]) + (f" ({', '.join(lost)})" if lost else "")

@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from lakeplan.output.tables import Name, Table, Value
-from lakeplan.output.text import (
-    Cell,
-    Page,
-    code,
-    count,
-    csv_text,
-    markdown_failures,
-    moment,
-    names,
-    prose,
-    size,
-    volume,
-)
+from lakeplan.output.tables import Name, Table, Value, csv_text, markdown_failures
+from lakeplan.output.text import Cell, Page, code, count, moment, names, prose, size, volume
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

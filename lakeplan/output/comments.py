@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeplan.output import plan_changes, plan_impact
-from lakeplan.output.branches import expires_then, follows_table, losses, stale_table
+from lakeplan.output.branches import expires_then, follows_table, losses, stale_table, with_losses
 from lakeplan.output.plan import SETTINGS, circumstances, summary_text, what_if
 from lakeplan.output.text import (
     UNKNOWN,
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from lakeplan.values.documents import BranchEntry
 
 
-_SHOWN = 20
-_STALE = 5
+_SHOWN, _STALE = 20, 5
 
 
 def branch_run_lines(repository: Json) -> str:
@@ -101,12 +100,6 @@ def kept_and_following(repository: Json) -> str:
         body += f"and {count_of(left, 'more stale branch')} in the plan file\n\n"
     body += "".join(f"- {prose(note)}\n" for note in branches["notes"])
     return folded("kept branches, and data that expires after the deletions", body)
-
-
-def with_losses(fate: Any) -> str:
-    """Return a branch that a server's job deletes, and what is lost with it."""
-    lost = losses(fate)
-    return str(fate["branch_id"]) + (f" ({', '.join(lost)})" if lost else "")
 
 
 _WORDS = {"add": "first GC rules", "change": "rules change", "clear": "all rules are removed"}

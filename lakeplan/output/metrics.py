@@ -14,7 +14,7 @@ from lakeplan.values.records import moment_in
 from lakeplan.values.sweep import Outcome
 
 if TYPE_CHECKING:
-    from lakeplan.fleet.documents import StorageDocument
+    from lakeplan.fleet.storage import StorageDocument
     from lakeplan.plan.documents import ApplyDocument, DriftDocument, RecordedRow
     from lakeplan.review.history import HistoryDocument
     from lakeplan.sweep.documents import MarkListDocument, MarksDocument, SweepDocument

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from lakeplan.output.plan_changes import ITEM_MARKS
-from lakeplan.output.text import Cell, Page, count, csv_text, days, moment, names
+from lakeplan.output.tables import csv_text
+from lakeplan.output.text import Cell, Page, count, days, moment, names
 from lakeplan.values.desired import SettingKind
 from lakeplan.values.units import count_of
 

@@ -9,13 +9,13 @@ from rich.console import Console
 
 from lakeplan.output import html
 from lakeplan.output.drawing import Markup, el, join
-from lakeplan.output.tables import Amount, Folder, Name, Table, Value, volume_cells
-from lakeplan.output.text import UNKNOWN, Cell, Money, Page, count, csv_text, days, moment, safe, size, volume
+from lakeplan.output.tables import Amount, Folder, Name, Table, Value, csv_text, volume_cells
+from lakeplan.output.text import UNKNOWN, Cell, Money, Page, count, days, moment, safe, size, volume
 from lakeplan.values.simulation import total_row
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:
-    from lakeplan.fleet import documents
+    from lakeplan.fleet.storage import HolderRow, OwnerRow, PlaceRow, StorageDocument, StoredAgeRow, StoredRow
     from lakeplan.values.simulation import AmountRow
 
 OwnedFigure = Literal["stored", "held", "reclaimable", "unreferenced", "noncurrent"]
@@ -36,7 +36,7 @@ WORDS = {
 }
 
 
-def parts_of(row: documents.StoredRow) -> Iterator[tuple[str, AmountRow | None]]:
+def parts_of(row: StoredRow) -> Iterator[tuple[str, AmountRow | None]]:
     """Yield each figure with its name, in the order of the table. None means unknown."""
     yield "stored", row["stored"]
     yield "held", row["held"]
@@ -52,7 +52,7 @@ def parts_of(row: documents.StoredRow) -> Iterator[tuple[str, AmountRow | None]]
     yield "noncurrent", row["noncurrent"]
 
 
-def render_storage(document: documents.StorageDocument, console: Console) -> None:
+def render_storage(document: StorageDocument, console: Console) -> None:
     """Print the figures, branches and tags of every repository, then owners and totals."""
     page = Page(console)
     for row in document["repositories"]:
@@ -69,7 +69,7 @@ OWNED: tuple[OwnedFigure, ...] = ("stored", "held", "reclaimable", "unreferenced
 _OWNED_HEADERS = {"reclaimable": "reclaimable\nnow", "noncurrent": "older\nversions"}
 
 
-def owners_table(owners: Sequence[documents.OwnerRow], names: Sequence[OwnedFigure] = OWNED) -> Table:
+def owners_table(owners: Sequence[OwnerRow], names: Sequence[OwnedFigure] = OWNED) -> Table:
     """The bytes of these figures by owner."""
     rows: list[list[Value]] = [
         [
@@ -86,7 +86,7 @@ def _bytes(amount: AmountRow | None) -> Amount:
     return Amount(None if amount is None else amount["size_bytes"], size)
 
 
-def _total(document: documents.StorageDocument) -> str:
+def _total(document: StorageDocument) -> str:
     rows = document["repositories"]
     failed = len(document["failed"]) + len(document["unfinished"])
     stored = [row["stored"]["size_bytes"] for row in rows if row["stored"] is not None]
@@ -96,7 +96,7 @@ def _total(document: documents.StorageDocument) -> str:
     return f"{count_of(len(rows), 'repository')}{listed}{unlisted}{more}."
 
 
-def _repository(page: Page, row: documents.StoredRow) -> None:
+def _repository(page: Page, row: StoredRow) -> None:
     page.heading(row["repository"])
     parts = parts_of(row)
     shown = (part for part in parts if part[0] != "tags_only" or row["tags_only"]["objects"])
@@ -111,14 +111,14 @@ def _repository(page: Page, row: documents.StoredRow) -> None:
     page.warnings(notes_of(row), indent=2)
 
 
-def figures_table(row: documents.StoredRow, parts: Iterable[tuple[str, AmountRow | None]]) -> Table:
+def figures_table(row: StoredRow, parts: Iterable[tuple[str, AmountRow | None]]) -> Table:
     """Figures of a repository, as ``parts_of`` has them."""
     cost = Money.of(row)
     rows = [[Cell(part_label(name)), *volume_cells(amount, cost)] for name, amount in parts]
     return Table(("", "objects", "size", *cost.header()), rows)
 
 
-def holders_table(what: str, holders: Sequence[documents.HolderRow]) -> Table:
+def holders_table(what: str, holders: Sequence[HolderRow]) -> Table:
     """Return the data that each branch or tag holds, and the part that nothing else holds."""
     rows = [
         [Name(one["name"]), *volume_cells(one["held"]), *volume_cells(one["exclusive"])] for one in holders
@@ -126,13 +126,13 @@ def holders_table(what: str, holders: Sequence[documents.HolderRow]) -> Table:
     return Table((what, "objects", "size", "exclusive\nobjects", "exclusive\nsize"), rows)
 
 
-def ages_table(row: documents.StoredRow) -> Table:
+def ages_table(row: StoredRow) -> Table:
     """Return objects by the time when they were written."""
     rows = [[Cell(age_words(one)), *volume_cells(one)] for one in row.get("ages", ())]
     return Table(("written", "objects", "size"), rows)
 
 
-def classes_table(row: documents.StoredRow) -> Table:
+def classes_table(row: StoredRow) -> Table:
     """Objects by storage class."""
     classes = row.get("classes") or ()
     rows = [[Name(one["storage_class"] or "not named"), *volume_cells(one)] for one in classes]
@@ -144,20 +144,20 @@ def part_label(name: str) -> str:
     return WORDS.get(name) or f"  in {days(int(name.removeprefix('reclaimable_').partition('_')[0]))}"
 
 
-def age_words(row: documents.StoredAgeRow) -> str:
+def age_words(row: StoredAgeRow) -> str:
     """``7 to 30 days ago``."""
     if row["to_days"] is None:
         return f"{row['from_days']} days ago or more"
     return f"{row['from_days']} to {row['to_days']} days ago"
 
 
-def place_sum(place: documents.PlaceRow) -> AmountRow:
+def place_sum(place: PlaceRow) -> AmountRow:
     """Return the sum of all known objects below a prefix."""
     parts = (place["held"], place["reclaimable"], place["young"], place["uncommitted"], place["unreferenced"])
     return total_row(part for part in parts if part is not None)
 
 
-def _places(page: Page, row: documents.StoredRow) -> None:
+def _places(page: Page, row: StoredRow) -> None:
     places = [place for place in row.get("prefixes", ()) if place["prefix"]]
     if not places:
         return
@@ -174,7 +174,7 @@ def _places(page: Page, row: documents.StoredRow) -> None:
     page.rest(len(places) + left, SHOWN, where)
 
 
-def _facts(row: documents.StoredRow) -> Iterator[tuple[str, str]]:
+def _facts(row: StoredRow) -> Iterator[tuple[str, str]]:
     compared = row["compared"]
     if compared is not None:
         first, second = compared["branches"]
@@ -196,7 +196,7 @@ def _change(change: AmountRow | None) -> str:
     return f"{change['objects']:+,} {objects}, {sign}{size(change['size_bytes'])}"
 
 
-def notes_of(row: documents.StoredRow) -> Iterator[str]:
+def notes_of(row: StoredRow) -> Iterator[str]:
     """Notes on what the figures leave out."""
     if not row["listed"]:
         yield (
@@ -227,7 +227,7 @@ def notes_of(row: documents.StoredRow) -> Iterator[str]:
 CSV_COLUMNS = ("repository", "kind", "name", "figure", "objects", "size_bytes")
 
 
-def storage_csv(document: documents.StorageDocument) -> str:
+def storage_csv(document: StorageDocument) -> str:
     """Return a line for each figure, with empty cells for unknown values."""
     lines = [(row["repository"], *line) for row in document["repositories"] for line in _lines(row)]
     lines += [
@@ -243,7 +243,7 @@ def _figures(amount: AmountRow | None) -> tuple[int | None, int | None]:
     return (None, None) if amount is None else (amount["objects"], amount["size_bytes"])
 
 
-def _lines(row: documents.StoredRow) -> Iterator[tuple[str, str, str, AmountRow | None]]:
+def _lines(row: StoredRow) -> Iterator[tuple[str, str, str, AmountRow | None]]:
     for name, amount in parts_of(row):
         yield "repository", "", name, amount
     for kind, holders in (("branch", row["branches"]), ("tag", row["tags"])):
@@ -284,7 +284,7 @@ Box = tuple[float, float, float, float]
 """Left, top, width and height."""
 
 
-def render_storage_page(document: documents.StorageDocument) -> str:
+def render_storage_page(document: StorageDocument) -> str:
     """The page as text of an HTML file."""
     facts = [f"Created at {moment(document['at'])}", *document["servers"].values()]
     about = html.PageFacts("lakeplan storage", document["at"], facts, FOOT)
@@ -296,7 +296,7 @@ def render_storage_page(document: documents.StorageDocument) -> str:
     return html.whole_page(about, sections, ("page.css", "tree.css", "treemap.css"), html.TREE_SCRIPTS)
 
 
-def _summary(document: documents.StorageDocument) -> html.Section:
+def _summary(document: StorageDocument) -> html.Section:
     rows = document["repositories"]
     names = ("stored", "held", "shared", "reclaimable", "unreferenced", "noncurrent")
     lines = [
@@ -332,7 +332,7 @@ def _card(name: str, amounts: Sequence[AmountRow | None], words: str) -> tuple[s
     return name, size(total["size_bytes"]), f"{objects} {words}{some}"
 
 
-def _section(row: documents.StoredRow) -> html.Section:
+def _section(row: StoredRow) -> html.Section:
     name = row["repository"]
     body = [
         html.table_of(f"Figures of {name}", figures_table(row, parts_of(row))),
@@ -346,12 +346,12 @@ def _section(row: documents.StoredRow) -> html.Section:
     return html.Section(html.anchor(name), name, join(body))
 
 
-def _folded_holders(caption: str, what: str, holders: Sequence[documents.HolderRow]) -> Markup | None:
+def _folded_holders(caption: str, what: str, holders: Sequence[HolderRow]) -> Markup | None:
     made = html.table_of(caption, holders_table(what, holders), sortable=True)
     return None if made is None else html.folded(count_of(len(holders), what), made)
 
 
-def _owners(owners: Sequence[documents.OwnerRow]) -> html.Section | None:
+def _owners(owners: Sequence[OwnerRow]) -> html.Section | None:
     if not owners:
         return None
     note = el("p", "Objects that several repositories share are counted in each of them.", cls="dim")
@@ -360,7 +360,7 @@ def _owners(owners: Sequence[documents.OwnerRow]) -> html.Section | None:
 
 
 # ---- prefixes
-def _places_of(row: documents.StoredRow) -> Iterator[Markup]:
+def _places_of(row: StoredRow) -> Iterator[Markup]:
     places = row.get("prefixes")
     if not places:
         return
@@ -400,7 +400,7 @@ def _swatch(cls: str) -> Markup:
     )
 
 
-def _treemap(repository: str, places: Sequence[documents.PlaceRow]) -> Markup:
+def _treemap(repository: str, places: Sequence[PlaceRow]) -> Markup:
     """Return two levels of folders by their bytes. The table after the picture has the same figures."""
     sizes = {place["prefix"]: place_sum(place)["size_bytes"] for place in places}
     tiles = list(_tiles(places, sizes, "", (0.0, 0.0, WIDTH, HEIGHT), levels=2))[:MAX_TILES]
@@ -411,14 +411,12 @@ def _treemap(repository: str, places: Sequence[documents.PlaceRow]) -> Markup:
 
 
 def _tiles(
-    places: Sequence[documents.PlaceRow], sizes: dict[str, int], above: str, box: Box, *, levels: int
+    places: Sequence[PlaceRow], sizes: dict[str, int], above: str, box: Box, *, levels: int
 ) -> Iterator[Markup]:
     inside = [place for place in places if _parent(place["prefix"]) == above and sizes[place["prefix"]]]
     parents = {_parent(place["prefix"]) for place in places}
     rest = sizes.get(above, 0) - sum(sizes[place["prefix"]] for place in inside)
-    parts: list[tuple[float, documents.PlaceRow | None]] = [
-        (sizes[place["prefix"]], place) for place in inside
-    ]
+    parts: list[tuple[float, PlaceRow | None]] = [(sizes[place["prefix"]], place) for place in inside]
     if rest > 0:
         parts.append((rest, None))
     parts.sort(key=lambda part: -part[0])

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from lakeplan.output.plan_impact import render_gates
-from lakeplan.output.tables import Folder, Name, Table, Value, volume_cells
-from lakeplan.output.text import Cell, Money, Page, amounts, count, csv_text, duration, moment, size, volume
+from lakeplan.output.tables import Folder, Name, Table, Value, csv_text, volume_cells
+from lakeplan.output.text import Cell, Money, Page, amounts, count, duration, moment, size, volume
 from lakeplan.values.records import moment_in
 from lakeplan.values.simulation import total_row
 from lakeplan.values.sweep import MarkStage, Outcome

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from lakeplan.output.text import NO_MONEY, UNKNOWN, Cell, Json, Money, Page, code, count, percent, prose, size
+from lakeplan.output.text import (
+    NO_MONEY,
+    UNKNOWN,
+    Cell,
+    Json,
+    Money,
+    Page,
+    code,
+    count,
+    percent,
+    prose,
+    safe,
+    size,
+)
 from lakeplan.output.text import table as markdown
 
 
@@ -192,3 +207,34 @@ def markdown_cell(value: Value) -> str:
             return f"**{UNKNOWN}**"
         case _:
             return value.text
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return CSV with a header and rows. None becomes an empty cell, and booleans become ``true`` or
+    ``false``."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(map(_csv_cell, row) for row in rows)
+    return text.getvalue()
+
+
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+"""The last four are the full-width forms, which some spreadsheets also read as a formula."""
+
+
+def _csv_cell(value: object) -> str | int:
+    """Return a cell that no spreadsheet reads as a formula, because strangers choose the names."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    text = "" if value is None else safe(str(value).lower() if isinstance(value, bool) else str(value))
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def markdown_failures(failed: Mapping[str, Json], what: str) -> str:
+    """Return the repositories that failed: what was not done, why, and what to do."""
+    return "".join(
+        f"\n#### {code(key)}: {what}\n{prose(error['message'])}\n"
+        + (f"\n{prose(error['hint'])}\n" if error["hint"] else "")
+        for key, error in failed.items()
+    )

@@ -3,8 +3,6 @@ and Markdown show: headings, lines and tables."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import unicodedata
@@ -277,28 +275,6 @@ def _fitting(character: str, encoding: str) -> str:
     return character
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return CSV with a header and rows. None becomes an empty cell, and booleans become ``true`` or
-    ``false``."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(map(_csv_cell, row) for row in rows)
-    return text.getvalue()
-
-
-_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
-"""The last four are the full-width forms, which some spreadsheets also read as a formula."""
-
-
-def _csv_cell(value: object) -> str | int:
-    """Return a cell that no spreadsheet reads as a formula, because strangers choose the names."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    text = "" if value is None else safe(str(value).lower() if isinstance(value, bool) else str(value))
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
 _NARROWEST = 40
 _NAME_WIDTH = 14
 """The minimum width of a column of names before columns of figures may be folded."""
@@ -523,15 +499,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, figures: Con
     """Return a table of cells that are already Markdown. Columns in ``figures`` are aligned right."""
     rule = ["---:" if i in figures else "---" for i in range(len(headers))]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (headers, rule, *rows))
-
-
-def markdown_failures(failed: Mapping[str, ErrorRow], what: str) -> str:
-    """Return the repositories that failed: what was not done, why, and what to do."""
-    return "".join(
-        f"\n#### {code(key)}: {what}\n{prose(error['message'])}\n"
-        + (f"\n{prose(error['hint'])}\n" if error["hint"] else "")
-        for key, error in failed.items()
-    )
 
 
 def folded(title: str, body: str) -> str:

@@ -133,40 +133,6 @@ def contents_of(drawing: Drawing, graph: CommitGraph) -> Contents:
     return Contents(trees, staged, tuple(unknown))
 
 
-Judge = Literal["server", "documented"]
-
-
-@dataclass(frozen=True)
-class Expected:
-    """One expectation of a drawing. ``ref``: a commit, branch or tag when ``kind`` is commit; ``path`` or
-    ``path@REF`` for an object."""
-
-    kind: Literal["commit", "object"]
-    ref: str
-    fate: Fate
-    source: Source
-
-
-@dataclass(frozen=True)
-class ExpectedDays:
-    branch: str
-    days: int
-    source: Source
-
-
-@dataclass(frozen=True)
-class PolicyTest:
-    """A test of a drawn history. With ``judge`` ``documented``, what is at risk counts as surviving."""
-
-    name: str
-    repository: str
-    drawing: Drawing
-    source: Source
-    judge: Judge = "server"
-    expected: tuple[Expected, ...] = ()
-    days: tuple[ExpectedDays, ...] = ()
-
-
 def fates(
     graph: CommitGraph, rules: GcRules | None, as_of: datetime, zone: tzinfo = timezone.utc
 ) -> list[Fate]:

@@ -14,7 +14,7 @@ import requests
 
 from lakeplan.errors import LakeplanError, StorageError
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
-from lakeplan.fleet.documents import AuditDocument
+from lakeplan.fleet.judging import AuditDocument
 from lakeplan.formats.collector import UnifiedRun
 from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret

@@ -11,7 +11,8 @@ from lakeplan.branches.documents import PlanDocument, RunDocument, UndoDocument
 from lakeplan.doctor.doctor import DoctorDocument
 from lakeplan.explain.documents import ExplainDocument
 from lakeplan.explain.policy_test import PolicyTestDocument
-from lakeplan.fleet.documents import AuditDocument, StorageDocument
+from lakeplan.fleet.judging import AuditDocument
+from lakeplan.fleet.storage import StorageDocument
 from lakeplan.plan.documents import ApplyDocument, DriftDocument
 from lakeplan.review.history import HistoryDocument
 from lakeplan.simulation.documents import CurveDocument, SimulateDocument

@@ -19,8 +19,8 @@ from lakeplan.cli.sweeping import bind_storage
 from lakeplan.cli.wiring import Session, SessionOptions, TimeoutOptions
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
 from lakeplan.fleet.audit import AuditPorts, AuditSettings, audit_servers, sound_rules, stored_policies
-from lakeplan.fleet.documents import AuditDocument, StorageDocument
-from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
+from lakeplan.fleet.judging import AuditDocument
+from lakeplan.fleet.storage import StorageDocument, storage_of_servers, with_growth, with_owners
 from lakeplan.lakefs.transport import Pace
 from lakeplan.output.audit import render_audit
 from lakeplan.output.storage import render_storage
