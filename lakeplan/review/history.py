@@ -201,7 +201,8 @@ def check_newest(state: StateReader, run: Run, where: str) -> None:
     """Raises StalePlan if an apply had a newer version of the run's tree: if it began later than the run, or
     after another run with the run's version. The run would not know what it added, such as holds."""
     newer: RunRecord | None = None
-    for one in islice(each_run(state, ALL, []), MOST_RUNS):
+    damaged: list[str] = []
+    for one in islice(each_run(state, ALL, damaged), MOST_RUNS):
         if one.tree_name != run.tree_name or one.tree_digest is None:
             continue
         is_same = one.tree_digest == run.tree_digest or (
@@ -211,7 +212,7 @@ def check_newest(state: StateReader, run: Run, where: str) -> None:
         # An old job that is refused, still runs or only refreshes patterns does not make its tree the newest.
         if newer is None and one.kind == "apply" and one.end not in ("stale", "refresh"):
             if is_same and one.finished_at and not one.end:
-                return
+                break
             newer = None if is_same else one
         if newer is not None and (is_same or newer.run_id > run.run_id):
             raise StalePlan(
@@ -219,6 +220,12 @@ def check_newest(state: StateReader, run: Run, where: str) -> None:
                 where=where,
                 hint="Run the command again with the newest tree. If that is this tree, apply it first.",
             )
+    if damaged:
+        raise StalePlan(
+            f"the record {damaged[0]} in the state is damaged, and may be that of an apply of a newer tree",
+            where=where,
+            hint="Apply the newest tree, or move the record elsewhere. Then run the command again.",
+        )
 
 
 def find_run(state: StateReader, name: str) -> RunRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -65,4 +66,16 @@ def it_knows_whether_a_newer_tree_was_applied(
         check_newest(state, OWN, "prod/lake")
         return
     with pytest.raises(StalePlan, match="has applied a newer version of the tree"):
+        check_newest(state, OWN, "prod/lake")
+
+
+@pytest.mark.parametrize(("second", "stops"), [(0, False), (1, True)])
+def it_stops_where_the_record_of_a_newer_apply_may_be_damaged(
+    tmp_path: Path, second: int, stops: bool
+) -> None:
+    state = open_state(f"file://{tmp_path}")
+    command, run, facts = applied(1, "one")
+    open_journal(state, run, command, **facts).save()
+    state.write(f"history/20260331T00000{second}-x.json", b"{", if_version=None)
+    with pytest.raises(StalePlan, match="is damaged") if stops else nullcontext():
         check_newest(state, OWN, "prod/lake")
