@@ -122,7 +122,7 @@ class LakeFSPreparer(Adapter):
     _ALLOWED = re.compile(r"POST /repositories/[^/]+/gc/prepare_uncommited|GET /config/garbage-collection")
 
     def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
-        """Return the runs of all pages, until one has no continuation token (lakefs/api.md). The server fails
+        """Return the run of each page, until one has no continuation token (lakefs/api.md). The server fails
         if a branch is deleted in the meantime. Then all pages are requested again."""
         tries = BRANCH_TRIES
         while True:
@@ -137,7 +137,7 @@ class LakeFSPreparer(Adapter):
                     raise error.replaced(hint=hint) from error
 
     def _prepare(self, repository: str) -> tuple[UncommittedRun, ...]:
-        runs: dict[UncommittedRun, None] = {}
+        runs: list[UncommittedRun] = []
         token, tokens = "", {hash("")}
         for _ in range(MAX_PAGES):
             call = of_repository(
@@ -151,7 +151,7 @@ class LakeFSPreparer(Adapter):
             run, after = parse_json(self._transport, call, response, _answer)
             if not run.location:
                 run = replace(run, first=_place(token) or ("", ""), end=_place(after))
-            runs[run] = None
+            runs.append(run)
             if not after:
                 return tuple(runs)
             if hash(after) in tokens:  # the listing is circular

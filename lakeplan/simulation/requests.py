@@ -73,7 +73,7 @@ class UncommittedPreparer(Protocol):
 
     def prepare_uncommitted(self, repository: str) -> tuple[UncommittedRun, ...]:
         """Have the server list every uncommitted address, up to the last continuation token. Returns the
-        distinct runs with their folders (usually one). Raises ServerError."""
+        run of each page, usually the same, with its folder. Raises ServerError."""
 
     def grace_period_seconds(self) -> int | None:
         """Return how long the server asks collectors to keep young objects, or None if it does not say."""

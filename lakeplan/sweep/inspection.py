@@ -3,6 +3,7 @@ then other repositories."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -41,6 +42,7 @@ from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules, RulesBefore
 from lakeplan.values.sweep import Part, UncommittedRun
+from lakeplan.values.units import count_of
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ def inspect_repository(
     name = site.desired.name
     _check_not_cleared(site)
     check_claims(site.reader.metadata(name), site.desired.tree, site.key)
-    uncommitted = tuple(key for run in _prepare(site) for key in _files(site, run))
+    runs = Counter(_prepare(site))
+    uncommitted = tuple(key for run, pages in runs.items() for key in _files(site, run, pages))
     on_branches = _on_branches(site) if collects else frozenset()
     refs = site.refs.read(site.server.name, site.reader, site.repository)
     if read_rules(site).etag != stored.etag:
@@ -236,10 +239,10 @@ def _stages(site: Site, empty: Sequence[UncommittedRun], branch: str) -> str:
     return ""
 
 
-def _files(site: Site, run: UncommittedRun) -> list[str]:
-    """The keys of the files of a run. A run that found nothing wrote none (lakefs/api.md). Raises
-    LakeplanError when the files are not in this storage, or when lakeplan cannot read one of them, because
-    uncommitted data would then count as garbage."""
+def _files(site: Site, run: UncommittedRun, pages: int) -> list[str]:
+    """The keys of the files of a run: one for each page. A run that found nothing wrote none
+    (lakefs/api.md). Raises LakeplanError when the files are not in this storage, when some are not listed, or
+    when lakeplan cannot read one of them, because uncommitted data would then count as garbage."""
     if not run.location:
         return []
     folder = _relative(site, run.location)
@@ -252,6 +255,13 @@ def _files(site: Site, run: UncommittedRun) -> list[str]:
             f" folder {what}",
             where=f"{site.key}: {site.store.url}",
             hint="Check that servers.<name>.storages points to the location that the server uses.",
+        )
+    if len(keys) < pages:
+        raise LakeplanError(
+            f"the server wrote {count_of(pages, 'file')} of uncommitted addresses to {run.location}, but the"
+            f" storage lists only {len(keys)} of them",
+            where=f"{site.key}: {site.store.url}",
+            hint="Run the command again. The storage may list new files late.",
         )
     return keys
 

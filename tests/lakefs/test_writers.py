@@ -41,7 +41,7 @@ class DescribePreparingUncommittedAddresses:
             Answer(201, {"run_id": RUN, "gc_uncommitted_location": "x", "continuation_token": "t2"}),
             Answer(201, {"run_id": RUN, "gc_uncommitted_location": "x", "continuation_token": None}),
         ]
-        assert preparer(scripted.url).prepare_uncommitted("lake") == (UncommittedRun(RUN, "x"),)
+        assert preparer(scripted.url).prepare_uncommitted("lake") == (UncommittedRun(RUN, "x"),) * 3
         assert [json.loads(seen.body or b"{}") for seen in scripted.seen] == [
             {},
             {"continuation_token": "t1"},

@@ -308,6 +308,10 @@ class DescribeRunsOfUncommittedData:
         )
         assert error.where == "prod/lake: https://store/lake"
 
+    def it_refuses_a_run_with_fewer_files_than_pages(self) -> None:
+        assert Server(runs=[(RUN, RUN)]).inspect().uncommitted == ("_lakefs/run/a", "_lakefs/run/b")
+        refused(Server(runs=[(RUN, RUN, RUN)]), LakeplanError, "wrote 3 files .* lists only 2 of them")
+
     @pytest.mark.parametrize("name", ["_SUCCESS", ".part", "inner/"])
     def it_refuses_a_folder_with_anything_else(self, name: str) -> None:
         server = Server()
