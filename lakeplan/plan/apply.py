@@ -359,7 +359,8 @@ def _replayed(
             return [f"{key}: {why}" for key in sorted(left)]
         if run.command != "apply" or run.run_id == own.run_id:
             continue
-        is_same, is_later = run.plan_digest == plan_digest, merged_later(run.ci, own.ci)
+        is_same = run.plan_digest == plan_digest
+        is_later = merged_later(run.ci, own.ci) and run.tree_name in ("", own.tree_name)
         named = {s.repository for s in run.steps if is_same or s.replaced_any}
         is_newer = run.tree_digest != own.tree_digest and run.tree_name not in others
         if options.sweep and (is_same or is_newer):

@@ -465,9 +465,13 @@ class DescribePlansThatWereApplied:
         assert world.api.rules("analytics") == {"*": 14}
 
 
-@pytest.mark.parametrize("merged", ["2026-03-31T13:00:00Z", ""], ids=["merged before", "unknown"])
+@pytest.mark.parametrize(
+    ("merged", "is_of_another", "code"),
+    [("2026-03-31T13:00:00Z", False, 5), ("", False, 0), ("2026-03-31T13:00:00Z", True, 0)],
+    ids=["merged before", "unknown", "another tree"],
+)
 def it_refuses_a_job_that_first_runs_after_the_job_of_a_revert_that_was_merged_later(
-    world, merged, monkeypatch
+    world, merged, is_of_another, code, monkeypatch
 ):
     """The first job waited for a person or a runner, so no run of its plan is recorded."""
     world.api.repository("analytics")
@@ -480,8 +484,10 @@ def it_refuses_a_job_that_first_runs_after_the_job_of_a_revert_that_was_merged_l
     reverted = world.plan_file("revert.json")
     monkeypatch.setenv("LAKEPLAN_MERGED_AT", "2026-03-31T14:00:00+00:00")
     assert world.lakeplan("apply", reverted).code == 0
+    for record in (world.tree / ".lakeplan/history").iterdir() if is_of_another else ():
+        record.write_text(record.read_text().replace('"tree_name": ""', '"tree_name": "another"'))
     world.rules("analytics", 14)
     monkeypatch.setenv("LAKEPLAN_MERGED_AT", merged)
     result = world.lakeplan("apply", plan)
-    assert result.code == (5 if merged else 0), result.out + result.err
-    assert world.api.rules("analytics") == {"*": 30 if merged else 14}
+    assert result.code == code, result.out + result.err
+    assert world.api.rules("analytics") == {"*": 30 if code else 14}
