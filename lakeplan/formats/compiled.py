@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from lakeplan import limits
 from lakeplan.formats.range_arrays import SLACK, Bytes, RangeArrays, words_of
-from lakeplan.values.own_files import is_own, user_folder
+from lakeplan.values.own_files import is_own, locked, user_folder
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ BODY_RATIO = 8
 _LEAST_BODY = 1 << 16
 MOST_BODY = limits.TABLE_BYTES + limits.TABLE_KEY_BYTES + 40 * limits.TABLE_RECORDS
 _KERNELS = "lakeplan.formats.kernels"
+_CHECKSUM = "checksum"
 _CHECKED = "NUMBA_BOUNDSCHECK"
 """The only setting of numba that is respected. With it every index is checked, for tests."""
 _TREE = ("lakeplan.yaml", ".git")
@@ -92,7 +93,36 @@ def _loaded(folder: Path) -> ModuleType:
         config = importlib.import_module("numba.core.config")
         vars(config)["_config_fname"] = ""
         config.reload_config()
-        return importlib.import_module(_KERNELS)
+        return _imported(folder)
+
+
+def _imported(folder: Path) -> ModuleType:
+    """The compiled loops, from the files in the folder if these are exactly those that were written. numba
+    does not check its files, and with a single wrong bit machine code may give wrong answers."""
+    if not _is_whole(folder):
+        with locked(folder / ".lock"):
+            if not _is_whole(folder):  # else another process has just compiled it
+                for file in _files(folder):
+                    _log.info("%s is damaged or incomplete; compiling it again", file)
+                    file.unlink()
+                module = importlib.import_module(_KERNELS)
+                (folder / _CHECKSUM).write_bytes(_checksum(folder))
+                return module
+    return importlib.import_module(_KERNELS)
+
+
+def _is_whole(folder: Path) -> bool:
+    kept = folder / _CHECKSUM
+    return kept.exists() and kept.read_bytes() == _checksum(folder)
+
+
+def _checksum(folder: Path) -> bytes:
+    digests = (hashlib.sha256(file.read_bytes()).digest() for file in _files(folder))
+    return hashlib.sha256(b"".join(digests)).digest()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.nb?"))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from lakeplan.formats import compiled
+from lakeplan.formats import compiled, range_arrays
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +96,18 @@ def it_compiles_anew_what_is_cut(cache: Path, tmp_path: Path) -> None:
         assert said == "compiled [1]"
         assert "compiling it again" in log
         assert decode(tmp_path, XDG_CACHE_HOME=str(cache)) == ("compiled [1]", "")
+
+
+def it_compiles_anew_what_has_one_wrong_bit(cache: Path, tmp_path: Path) -> None:
+    decode(tmp_path, XDG_CACHE_HOME=str(cache))
+    code = next(iter(cache.rglob("kernels.decode*.nbc")))
+    whole = code.read_bytes()
+    factor = whole.index(int(range_arrays._FACTOR).to_bytes(8, "little"))  # of all hashes
+    code.write_bytes(whole[:factor] + bytes([whole[factor] ^ 1]) + whole[factor + 1 :])
+    said, log = decode(tmp_path, XDG_CACHE_HOME=str(cache))
+    assert said.startswith("compiled [1]")
+    assert "compiling it again" in log
+    assert decode(tmp_path, XDG_CACHE_HOME=str(cache)) == (said, "")
 
 
 def it_decodes_with_numpy_where_numba_is_not_installed_or_fails(tmp_path: Path) -> None:
