@@ -371,11 +371,13 @@ def _replayed(
             later |= dict.fromkeys(named - later.keys(), f"run {run.run_id} has applied another plan")
         if not (is_same or is_later):
             continue
-        what = "this plan or tried to, but" if is_same else "a pull request that was merged later, and"
+        earlier = "a pull request that was merged later was applied first, and"
+        if is_same:
+            earlier = f"run {run.run_id} applied this plan or tried to, but since then,"
         for key in sorted(left if is_later else left.keys() & named):
             if why := later.get(key) or _agreed_since(key, left[key], run.started_at, state):
                 del left[key]
-                problems.append(f"{key}: run {run.run_id} applied {what} since then, {why}")
+                problems.append(f"{key}: {earlier} {why}")
     if newer:
         # A job may still have had the tree that was applied before the plan.
         last = next(_before(reviewed.as_of, state, own.tree_name), None)

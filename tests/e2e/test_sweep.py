@@ -785,7 +785,7 @@ class DescribeApplyWithSweep:
         monkeypatch.setenv("LAKEPLAN_MERGED_AT", "2026-03-31T12:00:00Z")
         result = world.lakeplan("apply", plan, "--sweep")
         assert result.code == 5, result.out + result.err
-        assert "applied a pull request that was merged later" in result.err
+        assert "a pull request that was merged later was applied first" in result.err
         assert site.data() == before
 
     def it_waits_where_the_checkout_is_older_than_the_plan(self, make_site: Any) -> None:
