@@ -4,7 +4,7 @@ import json
 import sys
 
 MOST_BYTES = 100 * 10**9
-"""Warn if more bytes than this newly expire."""
+"""Warn if more bytes than this would expire."""
 
 
 def findings(plan: dict) -> list[dict]:
@@ -18,7 +18,7 @@ def findings(plan: dict) -> list[dict]:
         now = repository["impact"]["horizons"].get("now")
         expiring = (now or {}).get("bytes_expire") or 0
         if expiring > MOST_BYTES:
-            text = f"{expiring / 1e9:,.0f} GB newly expire; inform {repository['owner'] or 'its owner'}"
+            text = f"{expiring / 1e9:,.0f} GB would expire; inform {repository['owner'] or 'its owner'}"
             found.append({"level": "warn", "repository": name, "message": text})
     return found
 

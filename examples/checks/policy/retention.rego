@@ -15,7 +15,7 @@ deny contains {"msg": text, "repository": name} if {
 	some repository in changed
 	repository.after.default_retention_days < shortest
 	name := sprintf("%s/%s", [repository.server, repository.name])
-	text := sprintf("keeps commits for %d days, the minimum is %d", [repository.after.default_retention_days, shortest])
+	text := sprintf("keeps commits for %d days, but the minimum is %d", [repository.after.default_retention_days, shortest])
 }
 
 warn contains {"msg": text, "repository": name} if {
