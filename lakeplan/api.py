@@ -26,7 +26,7 @@ from lakeplan.errors import (
 )
 from lakeplan.formats.namespace import metadata_key
 from lakeplan.formats.ranges import read_metarange, read_range
-from lakeplan.limits import PLAN_BYTES, SHOWN_RECORDS, TooLarge, check_text, read_file, why_unreadable
+from lakeplan.limits import PLAN_BYTES, SHOWN_RECORDS, TooLarge, check_text
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.keepers import branch_sets
 from lakeplan.retention.patterns import expand
@@ -40,6 +40,7 @@ from lakeplan.tree.schemas import schema_problem
 from lakeplan.tree.tree import Tree
 from lakeplan.tree.tree import load_tree as load_tree_of
 from lakeplan.values.desired import NAME_HINT, DesiredRepository, GcDesired
+from lakeplan.values.local import read_file, why_unreadable
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.plan_document import load_plan, needs_objects_file, with_objects
 from lakeplan.values.progress import Silent

@@ -4,16 +4,12 @@
 
 Input from a pull request, a server, a store or a cache may be crafted to exhaust the machine that reads it.
 The limits are far above what real repositories need. Beyond a limit, reading stops with an error. No limit
-ever shortens an input silently. The values are names of this module, so that tests can lower them.
-"""
+ever shortens an input silently. The values are names of this module, so that tests can lower them."""
 
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -196,8 +192,7 @@ def parse_json(
 
 
 def number_of(text: str) -> int | None:
-    """The number in a text of at most 18 decimal digits, or None for any other text. (``int`` raises
-    ValueError for a text of thousands of digits.)"""
+    """The number in a text of at most 18 decimal digits, or None. (``int`` raises ValueError for too many.)"""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
 
 
@@ -205,25 +200,6 @@ def check_size(size: int, limit: int) -> None:
     """Raises TooLarge for more bytes than the limit."""
     if size > limit:
         raise TooLarge(f"it is larger than the limit of {size_text(limit)}")
-
-
-def read_file(path: str | Path, limit: int | None = None) -> bytes:
-    """The bytes of a regular file within a limit (default ``FILE_BYTES``).
-
-    Raises OSError, and TooLarge for a larger file or one that is no regular file: a device, a pipe or a
-    folder is never read.
-    """
-    allowed = FILE_BYTES if limit is None else limit
-    # Not blocking: opening a pipe would wait for a writer.
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with open(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise TooLarge("it is not a regular file")
-        check_size(status.st_size, allowed)
-        data = file.read(allowed + 1)  # files of /proc have the size 0
-    check_size(len(data), allowed)
-    return data
 
 
 def check_text(data: bytes) -> None:
@@ -239,13 +215,6 @@ def memory_of_text(data: bytes) -> int:
     return len(data) * (4 if data.translate(None, bytes(range(0xF0))) else 2)
 
 
-def why_unreadable(error: OSError | ValueError) -> str:
-    """Return why ``read_file``, or decoding its bytes, failed."""
-    if isinstance(error, OSError):
-        return error.strerror or type(error).__name__
-    return str(error) if isinstance(error, TooLarge) else "it is not UTF-8 text"
-
-
 def size_text(size: int) -> str:
     """A limit in the unit that it is written in."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
@@ -255,8 +224,7 @@ def size_text(size: int) -> str:
 
 
 def _check_depth(document: Any) -> None:
-    """Raises TooLarge for a document that is nested too deeply. Only called for documents with many
-    brackets."""
+    """Raises TooLarge for a document that is nested too deeply."""
     level, depth = [document], 0
     while level:
         depth += 1

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lakeplan import limits
-from lakeplan.limits import TooLarge, parse_json, read_file
+from lakeplan.limits import TooLarge, parse_json
+from lakeplan.values.local import read_file
 
 
 class DescribeJson:

@@ -23,9 +23,9 @@ from lakeplan.cli.console import say, stderr
 from lakeplan.cli.progress import TerminalProgress
 from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.credentials import Approve
-from lakeplan.limits import MIB, parse_json, read_file
+from lakeplan.limits import MIB, parse_json
 from lakeplan.stores.open import FolderLocation, parse_location
-from lakeplan.values.local import OutsideFolder, inside, new_file
+from lakeplan.values.local import OutsideFolder, inside, new_file, read_file
 from lakeplan.values.own_files import user_folder
 from lakeplan.values.progress import Progress
 

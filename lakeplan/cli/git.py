@@ -24,7 +24,7 @@ from lakeplan import limits
 from lakeplan.errors import LakeplanError
 from lakeplan.limits import TooLarge, check_size
 from lakeplan.values.bodies import TooSlow
-from lakeplan.values.local import absolute_entries, find_program
+from lakeplan.values.local import absolute_entries, find_program, read_file
 
 _LARGEST = 8 * 1024 * 1024
 """Bytes. Larger files are written as holes of their size, and a tree that reads one does not validate."""
@@ -175,7 +175,7 @@ def is_dirty(folder: Path, files: Collection[str]) -> bool | None:
 def _differs(path: Path, blob: _Blob) -> bool:
     """Whether the content has a different id in git, both with a checkout's line ends and a commit's."""
     try:
-        data = limits.read_file(path, limits.TREE_FILE_BYTES)
+        data = read_file(path, limits.TREE_FILE_BYTES)
     except (OSError, TooLarge):
         return True
     make = hashlib.sha256 if len(blob.object_id) == _SHA256_DIGITS else hashlib.sha1
@@ -315,7 +315,7 @@ def _git_dir(top: Path) -> Path:
 def _named_path(file: Path) -> str:
     """The text of a file that names a path. Raises OSError, also for a device, a pipe or a long file."""
     try:
-        return os.fsdecode(limits.read_file(file, 4 * limits.KIB)).strip()
+        return os.fsdecode(read_file(file, 4 * limits.KIB)).strip()
     except TooLarge as error:
         raise OSError(str(error)) from None
 

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from lakeplan import limits
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.limits import TREE_FILE_BYTES, why_unreadable
+from lakeplan.limits import TREE_FILE_BYTES
 from lakeplan.retention import drawing as drawn
 from lakeplan.retention.drawing import Drawing, DrawnCommit, DrawnObject, contents_of
 from lakeplan.retention.keepers import reaching
@@ -22,7 +22,7 @@ from lakeplan.tree.structure import check_structure
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, TreeError, parse_yaml
 from lakeplan.values.desired import NAME_HINT, Cleared, DesiredRepository, Source
-from lakeplan.values.local import OutsideFolder, read_inside
+from lakeplan.values.local import OutsideFolder, read_inside, why_unreadable
 from lakeplan.values.rules import GcRules, RulesBody
 from lakeplan.values.units import MAX_SECONDS, parse_duration
 

@@ -1,7 +1,10 @@
 """Pull requests on GitHub, as seen by the job of a workflow.
 
 The event and every answer are input from strangers. The name of an artifact proves nothing, because any run
-in the repository can choose it."""
+in the repository can choose it.
+
+Commands are ``/lakeplan plan`` and ``/lakeplan approve MARK``. A comment may come from a stranger, so its
+entire text is matched and never given to a shell. GitHub's API says what its author may do."""
 
 from __future__ import annotations
 
@@ -10,19 +13,20 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from lakeplan import limits
-from lakeplan.errors import UsageError
+from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.hosts.client import HostClient, reads_answers
 from lakeplan.hosts.protocols import PLAN_FILE, PLAN_FILES, Comment, HostError, NoPlan, Request, moment
 from lakeplan.lakefs.credentials import Secret
 from lakeplan.lakefs.transport import RetryPolicy
-from lakeplan.limits import TooLarge, check_size, parse_json, read_file, why_unreadable
-from lakeplan.values.local import write_file
+from lakeplan.limits import TooLarge, check_size, parse_json
+from lakeplan.values.local import read_file, why_unreadable, write_file
 
 API = "https://api.github.com"
 COMMIT = re.compile(r"[0-9a-f]{40,64}")
@@ -353,3 +357,139 @@ def _no_plan(request: Request) -> NoPlan:
         " plan has expired",
         hint="Open a new pull request. Its workflow then creates a new plan.",
     )
+
+
+PLAN, APPROVE = "plan", "approve"
+_LINE = re.compile(
+    r"/lakeplan +(plan|approve)(?: +([0-9A-Za-z][0-9A-Za-z-]{0,63}))?[ \t]*(?:\r?\n.*)?", re.DOTALL
+)
+_TEAM = re.compile(r"[A-Za-z0-9-]{1,39}/[A-Za-z0-9_.-]{1,100}")
+
+
+class NotAllowed(LakeplanError):
+    """A command that this person may not give here. If ``silent``, the person is a stranger and gets no
+    answer."""
+
+    silent = False
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A command. ``mark`` is "" for ``plan``."""
+
+    name: str
+    mark: str
+    comment: int
+    login: str
+    at: datetime
+    number: int
+    url: str
+
+
+@reads_answers
+def asked_in(event: Mapping[str, Any]) -> Asked | None:
+    """Return the command in a new comment on a pull request, or None."""
+    comment, issue = event.get("comment") or {}, event.get("issue") or {}
+    match = _LINE.fullmatch(str(comment.get("body") or ""))
+    person = comment.get("user") or {}
+    is_new = event.get("action") == "created" and bool(issue.get("pull_request"))
+    if match is None or not is_new or person.get("type") != "User":
+        return None
+    if (match[1] == APPROVE) != bool(match[2]):
+        return None
+    return Asked(
+        name=match[1],
+        mark=match[2] or "",
+        comment=int(comment["id"]),
+        login=str(person["login"]),
+        at=moment(comment["created_at"]),
+        number=int(issue["number"]),
+        url=str(comment.get("html_url") or ""),
+    )
+
+
+@reads_answers
+def plan_again(host: GitHub, asked: Asked, workflow: str) -> str:
+    """Restart the run that planned the pull request's last commit, so that the commit is planned with the
+    rights of that job. Nothing from the pull request is read here. Raises NotAllowed.
+
+    The commit must be the one that the person saw, so its run must have begun before the comment. The date
+    of a commit proves nothing, because its author writes it.
+    """
+    if not host.may_write(asked.login):
+        raise _stranger("only people with write access to this repository can plan again")
+    pull = host.pull(asked.number)
+    request = host.request_of(pull)
+    if pull["state"] != "open":
+        raise NotAllowed("the pull request is not open", hint="Open a new pull request.")
+    if not request.own:
+        raise NotAllowed(
+            "the pull request is from a fork, which cannot get the credentials that a plan needs",
+            hint="Push its branch to this repository.",
+        )
+    runs = [run for run in host.runs_of(request.head) if host.is_planning(run, request, workflow)]
+    earlier = [run for run in runs if moment(run["created_at"]) <= asked.at]
+    if not earlier:
+        reason = "has a new commit since the comment" if runs else "has no plan for its last commit"
+        raise NotAllowed(
+            f"the pull request {reason}", hint="Comment again once the plan of the last commit has finished."
+        )
+    newest = max(earlier, key=lambda run: int(run["id"]))
+    if newest.get("status") != "completed":
+        raise NotAllowed(
+            "the plan of this pull request is already running",
+            hint="Comment again once the plan has finished.",
+        )
+    host.rerun(int(newest["id"]))
+    return f"planning {request.head} again"
+
+
+def check_member(host: GitHub, asked: Asked, team: str | None, token: str) -> None:
+    """Raise NotAllowed unless the person is in ``team``, which the tree on the default branch names."""
+    if team is None or not _TEAM.fullmatch(team):
+        raise NotAllowed(
+            "the tree does not name a team that may approve marks",
+            hint="Add `approvers: ORGANIZATION/TEAM` to lakeplan.yaml in a pull request.",
+        )
+    if not token:
+        raise NotAllowed(
+            "lakeplan has no token to read the members of the team",
+            hint="Set the secret LAKEPLAN_TEAM_TOKEN to a token that may read the organization's members.",
+        )
+    if not host.is_in_team(asked.login, team, Secret(token)):
+        raise _stranger(f"only members of {team} can approve marks")
+
+
+@reads_answers
+def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
+    """Return the pull request from whose merge a mark was made. ``commit`` is the tree's commit at the mark.
+    Raises NotAllowed unless the comment is on that pull request, later than its merge, and not by its
+    author."""
+    requests = host.merged_as(commit) if commit is not None and COMMIT.fullmatch(commit) else []
+    if not requests:
+        raise NotAllowed(
+            "the mark was created from a commit that is not the merge of a pull request",
+            hint="Approve the mark with `lakeplan sweep approve`, or create a new mark after a merge.",
+        )
+    request = next((one for one in requests if one.number == asked.number), requests[0])
+    if request.number != asked.number:
+        raise NotAllowed(
+            f"the mark was created from the merge of #{request.number}, but the comment is on"
+            f" #{asked.number}",
+            hint=f"Comment on #{request.number} instead.",
+        )
+    if moment(host.pull(asked.number)["merged_at"]) > asked.at:
+        raise NotAllowed("the comment was written before the pull request was merged", hint="Comment again.")
+    if asked.login.lower() in {one.author.lower() for one in requests}:
+        raise NotAllowed(
+            "the mark was created from a pull request of the author of this comment, and authors cannot"
+            " approve such marks",
+            hint="Ask another member of the team to approve the mark.",
+        )
+    return request
+
+
+def _stranger(message: str) -> NotAllowed:
+    error = NotAllowed(message)
+    error.silent = True
+    return error

@@ -9,8 +9,9 @@ from pathlib import Path
 import yaml
 
 from lakeplan.errors import CredentialsError
-from lakeplan.limits import KIB, read_file
+from lakeplan.limits import KIB
 from lakeplan.values.desired import ServerConfig, server_variable
+from lakeplan.values.local import read_file
 from lakeplan.values.storages import BUCKET_SCHEMES
 from lakeplan.values.urls import (
     BadUrl,

@@ -25,11 +25,12 @@ from lakeplan.formats.namespace import DATA_PREFIX, REFS_MANIFEST_KEY, metadata_
 from lakeplan.formats.ranges import KnownRanges, read_metarange
 from lakeplan.formats.refs import read_manifest, read_refs
 from lakeplan.lakefs.protocols import MetadataKind, MetadataReader
-from lakeplan.limits import parse_json, read_file, why_unreadable
+from lakeplan.limits import parse_json
 from lakeplan.retention.graph import CommitGraph, missing_heads
 from lakeplan.simulation.requests import Facts, Holders, union
 from lakeplan.simulation.work import Kind, WorkItem, ahead
 from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.values.local import read_file, why_unreadable
 from lakeplan.values.repository import RangeInfo, Refs, RefsDumpIds
 from lakeplan.values.rules import GcRules
 

@@ -40,6 +40,7 @@ from lakeplan.stores.faults import (
     translate_azure_error,
 )
 from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation
+from lakeplan.stores.protocols import check_copy
 from lakeplan.stores.shared import (
     CHANGED,
     NOT_NAMED,
@@ -47,7 +48,6 @@ from lakeplan.stores.shared import (
     TOO_MANY_VERSIONS,
     BatchDeleter,
     ConditionalState,
-    check_copy,
     not_equal,
     unless_missing,
 )

@@ -19,11 +19,18 @@ from azure.storage.blob import BlobPrefix, BlobProperties, BlobServiceClient, Co
 
 from lakeplan import limits
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
-from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_session, in_time, too_large
+from lakeplan.stores.bounded import (
+    REMNANT_PAGES,
+    LazyClient,
+    bounded_pages,
+    bounded_session,
+    in_time,
+    too_large,
+)
 from lakeplan.stores.faults import DAMAGED, Kind, error_of, is_missing_object, translate_azure_error
 from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation
 from lakeplan.stores.protocols import Remnants, Versioned
-from lakeplan.stores.shared import KEYS_A_PAGE, THREADS, LazyClient, RecordPlace
+from lakeplan.stores.shared import KEYS_A_PAGE, THREADS, RecordPlace
 from lakeplan.values.bodies import quiet_logs
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import StoredObject

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lakeplan import limits
 from lakeplan.errors import StorageError
@@ -201,3 +203,29 @@ def whole_listing(pages: Iterable[Any], where: str) -> Iterator[Any]:
             where=where,
             hint=HINT,
         )
+
+
+C = TypeVar("C")
+
+
+class LazyClient(ABC, Generic[C]):
+    """Makes a vendor's client on first use. Thread-safe. A pickle has only ``made_with``, the arguments of
+    the subclass, and never credentials."""
+
+    def __init__(self, *made_with: Any) -> None:
+        self._made_with = made_with
+        self._lock = threading.Lock()
+        self._client: C | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self), self._made_with)
+
+    def get(self) -> C:
+        with self._lock:
+            if self._client is None:
+                self._client = self._make()
+            return self._client
+
+    @abstractmethod
+    def _make(self) -> C:
+        """Return a new client. Raises StorageError."""

@@ -13,22 +13,13 @@ from typing import BinaryIO
 
 from lakeplan import limits
 from lakeplan.errors import StorageError, StorageNotFound
-from lakeplan.limits import TooLarge, read_file
+from lakeplan.limits import TooLarge
 from lakeplan.stores.bounded import too_large
 from lakeplan.stores.faults import OS_ERRORS, Kind, error_of, translate_os_error
 from lakeplan.stores.open import FolderLocation
-from lakeplan.stores.protocols import Versioned
-from lakeplan.stores.shared import (
-    CHANGED,
-    NO_KEY,
-    BatchDeleter,
-    Opened,
-    check_copy,
-    check_data,
-    check_key,
-    not_equal,
-)
-from lakeplan.values.local import PRIVATE_FOLDER, SHARED, new_file
+from lakeplan.stores.protocols import Versioned, check_copy, check_data, check_key
+from lakeplan.stores.shared import CHANGED, NO_KEY, BatchDeleter, Opened, not_equal
+from lakeplan.values.local import PRIVATE_FOLDER, SHARED, new_file, read_file
 from lakeplan.values.own_files import LOCK_SECONDS, locked
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions

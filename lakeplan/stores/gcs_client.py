@@ -21,11 +21,18 @@ import requests
 
 from lakeplan import limits
 from lakeplan.errors import StorageError, StoreBusy
-from lakeplan.stores.bounded import REMNANT_PAGES, bounded_pages, bounded_session, in_time, too_large
+from lakeplan.stores.bounded import (
+    REMNANT_PAGES,
+    LazyClient,
+    bounded_pages,
+    bounded_session,
+    in_time,
+    too_large,
+)
 from lakeplan.stores.faults import Kind, error_of
 from lakeplan.stores.open import NO_ACCESS, Access, GcsLocation
 from lakeplan.stores.protocols import Remnants, Versioned
-from lakeplan.stores.shared import LazyClient, RecordPlace, find_in_pages
+from lakeplan.stores.shared import RecordPlace, find_in_pages
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.urls import parse_web_url

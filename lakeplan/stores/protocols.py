@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from lakeplan.errors import StorageError
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
@@ -184,3 +185,24 @@ class RecordWriter(Protocol):
 
 class SweepStore(NamespaceReader, ObjectDeleter, ObjectProber, ObjectCopier, RecordWriter, Protocol):
     """All that a sweep needs from a store. Callers require only the protocols that they use."""
+
+
+def check_copy(source: str, target: str, where: str) -> None:
+    """Raise StorageError if the target is the source. A bad copy is removed, which must never be the
+    source."""
+    if source == target or not target:
+        raise StorageError("an object cannot be copied onto itself", where=where)
+
+
+def check_key(key: str, url: str) -> None:
+    """Raise StorageError unless a key is relative, with ``/`` between parts. No part may be empty or begin
+    with a dot, because stores use such names themselves."""
+    parts = key.split("/")
+    if any(not part or part.startswith(".") for part in parts) or not key.isprintable() or "\\" in key:
+        raise StorageError(f"{key!r} cannot be the key of a state record", where=url)
+
+
+def check_data(data: bytes, where: str) -> None:
+    """Raise StorageError for an empty record. On S3, an empty object marks a deleted record."""
+    if not data:
+        raise StorageError("a state record cannot be empty", where=where)

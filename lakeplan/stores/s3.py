@@ -25,6 +25,7 @@ from lakeplan.stores.faults import (
     translate_boto_error,
 )
 from lakeplan.stores.open import NO_ACCESS, Access, S3Location
+from lakeplan.stores.protocols import check_copy
 from lakeplan.stores.s3_client import (
     CHECKSUMS,
     ONLY_NEW,
@@ -49,7 +50,6 @@ from lakeplan.stores.shared import (
     UNLISTED,
     BatchDeleter,
     ConditionalState,
-    check_copy,
     not_encrypted_alike,
     not_equal,
 )

@@ -27,6 +27,7 @@ from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.bounded import (
     CONNECTIONS,
     REMNANT_PAGES,
+    LazyClient,
     bound_s3,
     bounded_pages,
     too_large,
@@ -42,7 +43,7 @@ from lakeplan.stores.faults import (
 )
 from lakeplan.stores.open import NO_ACCESS, Access, S3Location
 from lakeplan.stores.protocols import Remnants, StoredColumns, Versioned
-from lakeplan.stores.shared import LazyClient, RecordPlace, find_in_pages
+from lakeplan.stores.shared import RecordPlace, find_in_pages
 from lakeplan.values.bodies import quiet_logs
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount

@@ -6,17 +6,16 @@ import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.faults import is_missing_object
 from lakeplan.stores.open import Location
-from lakeplan.stores.protocols import NamespaceReader, Versioned
+from lakeplan.stores.protocols import NamespaceReader, Versioned, check_data, check_key
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import Deletion, Versions
 
-C = TypeVar("C")
 T = TypeVar("T")
 KEYS_A_PAGE = 50
 """If pages have fewer wanted keys than this on average, each key is listed alone."""
@@ -30,29 +29,6 @@ TOO_MANY_VERSIONS = (
     "the object has more versions than lakeplan lists; delete old versions with a lifecycle rule in the store"
 )
 UNLISTED = "the object is stored, but is missing from the listing of its versions"
-
-
-class LazyClient(ABC, Generic[C]):
-    """Makes a vendor's client on first use. Thread-safe. A pickle has only ``made_with``, the arguments of
-    the subclass, and never credentials."""
-
-    def __init__(self, *made_with: Any) -> None:
-        self._made_with = made_with
-        self._lock = threading.Lock()
-        self._client: C | None = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), self._made_with)
-
-    def get(self) -> C:
-        with self._lock:
-            if self._client is None:
-                self._client = self._make()
-            return self._client
-
-    @abstractmethod
-    def _make(self) -> C:
-        """Return a new client. Raises StorageError."""
 
 
 class Opened:
@@ -163,13 +139,6 @@ class BatchDeleter(Opened, ABC):
         """Return the failures by key. The store must have confirmed the deletion of all other keys."""
 
 
-def check_copy(source: str, target: str, where: str) -> None:
-    """Raise StorageError if the target is the source. A bad copy is removed, which must never be the
-    source."""
-    if source == target or not target:
-        raise StorageError("an object cannot be copied onto itself", where=where)
-
-
 def not_equal(source: str, where: str) -> StorageError:
     return StorageError(
         f"the copy of {source} differed from the original, so the copy was removed",
@@ -272,17 +241,3 @@ class ConditionalState(Opened, ABC, Generic[R]):
             hint="Keep the state in a folder, AWS S3, Google Cloud Storage, Azure Blob Storage or another"
             " store that supports conditional writes.",
         )
-
-
-def check_key(key: str, url: str) -> None:
-    """Raise StorageError unless a key is relative, with ``/`` between parts. No part may be empty or begin
-    with a dot, because stores use such names themselves."""
-    parts = key.split("/")
-    if any(not part or part.startswith(".") for part in parts) or not key.isprintable() or "\\" in key:
-        raise StorageError(f"{key!r} cannot be the key of a state record", where=url)
-
-
-def check_data(data: bytes, where: str) -> None:
-    """Raise StorageError for an empty record. On S3, an empty object marks a deleted record."""
-    if not data:
-        raise StorageError("a state record cannot be empty", where=where)

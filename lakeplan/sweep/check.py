@@ -6,17 +6,21 @@ requested before it is reported as missing.
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from enum import IntFlag
-from functools import cached_property
-from typing import Final
+from functools import cached_property, partial
+from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
 from lakeplan.branches.pins import newest_kept
-from lakeplan.errors import ExitCode, GateRefused, LakeplanError
+from lakeplan.errors import ExitCode, GateRefused, LakeplanError, StorageNotFound
 from lakeplan.formats.namespace import is_usual_key
 from lakeplan.retention.graph import CommitGraph, by_date
 from lakeplan.retention.keep import active_holds, commits_named, hold_problem, reachable
@@ -32,7 +36,8 @@ from lakeplan.simulation.requests import (
     PresenceRequest,
     SampledEntry,
 )
-from lakeplan.sweep.check_records import FIND_AT_ONCE, check_quarantines, copies_of, last_runs, read_data
+from lakeplan.stores.protocols import SweepStore
+from lakeplan.sweep.check_records import FIND_AT_ONCE, check_quarantines, copies_of, last_runs
 from lakeplan.sweep.documents import (
     CheckDocument,
     CheckedRow,
@@ -41,13 +46,14 @@ from lakeplan.sweep.documents import (
     FindingRow,
     NamedBy,
     NamedCommitsRow,
+    ReadRow,
 )
 from lakeplan.sweep.hold_records import recorded_holds
 from lakeplan.sweep.inspection import pins_in
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
-from lakeplan.values.progress import in_parallel
+from lakeplan.values.progress import Progress, in_parallel
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Refs, batches
 from lakeplan.values.rules import GcRules
@@ -496,3 +502,82 @@ def _damaged_row(history: _History, one: DamagedFile) -> DamagedRow:
         "entries": one.entries,
         "paths": list(one.paths),
     }
+
+
+PIECE = 8 << 20
+READERS = 8
+AT_ONCE = 256
+_MD5 = re.compile(r"[0-9a-f]{32}")
+_Outcome = Literal["matched", "differs", "incomparable", "unreadable"]
+
+
+@dataclass(frozen=True)
+class DataRead:
+    """The number of objects for each outcome, the amount that was read, and the ``differing`` objects, whose
+    data does not match their entries."""
+
+    outcomes: Counter[str]
+    amount: Amount
+    differing: Sequence[SampledEntry]
+
+    def to_row(self, share: float) -> ReadRow:
+        return {
+            "percent": share * 100,
+            "read": self.amount.to_row(),
+            "matched": self.outcomes["matched"],
+            "differs": self.outcomes["differs"],
+            "incomparable": self.outcomes["incomparable"],
+            "unreadable": self.outcomes["unreadable"],
+        }
+
+
+def read_data(store: SweepStore, entries: Iterable[SampledEntry], progress: Progress) -> DataRead:
+    """Reads the objects of these entries, twice if they differ. Raises StorageError."""
+    outcomes: Counter[str] = Counter()
+    amount = Amount()
+    differing: list[SampledEntry] = []
+    compare = partial(_compared, store)
+    with progress.task("reading objects", None) as step, ThreadPoolExecutor(READERS) as pool:
+        for some in batches(entries, AT_ONCE):
+            comparable = [one for one in some if _md5_of(one.e_tag) and is_usual_key(one.address)]
+            outcomes["incomparable"] += len(some) - len(comparable)
+            for entry, outcome in zip(comparable, pool.map(compare, comparable), strict=True):
+                step()
+                outcomes[outcome] += 1
+                if outcome != "unreadable":
+                    amount += Amount(1, entry.size_bytes)
+                if outcome == "differs":
+                    differing.append(entry)
+    return DataRead(outcomes, amount, differing)
+
+
+def _compared(store: SweepStore, entry: SampledEntry) -> _Outcome:
+    wanted = _md5_of(entry.e_tag)
+    try:
+        facts = store.stat(entry.address)
+        if facts is None or not facts.readable:
+            return "unreadable"
+        for _ in range(2):
+            if _digest(store, entry.address, facts.size) == wanted:
+                return "matched"
+    except StorageNotFound:
+        return "unreadable"
+    # A store that encrypts computes other ETags. An entry with such an ETag has no MD5.
+    return "incomparable" if _md5_of(facts.e_tag) == wanted else "differs"
+
+
+def _digest(store: SweepStore, key: str, size: int) -> str:
+    digest, at = hashlib.md5(usedforsecurity=False), 0
+    while at < size:
+        piece = store.read_span(key, at, min(PIECE, size - at))
+        if not piece:
+            break
+        digest.update(piece)
+        at += len(piece)
+    return digest.hexdigest()
+
+
+def _md5_of(e_tag: str) -> str:
+    """The MD5 in an ETag, or "" for others, such as those of multipart uploads."""
+    text = e_tag.strip().strip('"').lower()
+    return text if _MD5.fullmatch(text) else ""

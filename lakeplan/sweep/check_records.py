@@ -1,34 +1,19 @@
-"""Compares records of collections and quarantines with what is stored, and the data of objects with the
-checksums of their entries. Reads only.
-"""
+"""Compares records of collections and quarantines with what is stored. Reads only."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
 
 from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats.collector import UnifiedRun
 from lakeplan.formats.collector import read_deleted as read_report
 from lakeplan.formats.marks import read_deleted
-from lakeplan.formats.namespace import (
-    OLD_RUNS_PREFIX,
-    QUARANTINE_PREFIX,
-    SWEEPS_PREFIX,
-    is_usual_key,
-    quarantine_prefix,
-)
-from lakeplan.simulation.requests import SampledEntry
+from lakeplan.formats.namespace import OLD_RUNS_PREFIX, QUARANTINE_PREFIX, SWEEPS_PREFIX, quarantine_prefix
 from lakeplan.state.sweeps import RecordedSweep, read_sweeps
-from lakeplan.stores.protocols import StateReader, SweepStore
-from lakeplan.sweep.documents import QuarantineRow, ReadRow, RunFinding
+from lakeplan.stores.protocols import StateReader
+from lakeplan.sweep.documents import QuarantineRow, RunFinding
 from lakeplan.sweep.finish import runs_of
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.ports import NAMED, Site
@@ -41,7 +26,6 @@ from lakeplan.sweep.records import (
     read_stored,
     read_summary,
 )
-from lakeplan.values.progress import Progress
 from lakeplan.values.repository import batches
 from lakeplan.values.simulation import Amount
 from lakeplan.values.units import count_of
@@ -227,84 +211,3 @@ def _mark(site: Site, mark_id: str) -> Mark | None:
         return read_stored(site.store, mark_id).mark
     except (StorageNotFound, FormatError):
         return None
-
-
-PIECE = 8 << 20
-THREADS = 8
-AT_ONCE = 256
-_MD5 = re.compile(r"[0-9a-f]{32}")
-
-
-_Outcome = Literal["matched", "differs", "incomparable", "unreadable"]
-
-
-@dataclass(frozen=True)
-class DataRead:
-    """The number of objects for each outcome, the amount that was read, and the ``differing`` objects, whose
-    data does not match their entries."""
-
-    outcomes: Counter[str]
-    amount: Amount
-    differing: Sequence[SampledEntry]
-
-    def to_row(self, share: float) -> ReadRow:
-        return {
-            "percent": share * 100,
-            "read": self.amount.to_row(),
-            "matched": self.outcomes["matched"],
-            "differs": self.outcomes["differs"],
-            "incomparable": self.outcomes["incomparable"],
-            "unreadable": self.outcomes["unreadable"],
-        }
-
-
-def read_data(store: SweepStore, entries: Iterable[SampledEntry], progress: Progress) -> DataRead:
-    """Reads the objects of these entries, twice if they differ. Raises StorageError."""
-    outcomes: Counter[str] = Counter()
-    amount = Amount()
-    differing: list[SampledEntry] = []
-    compare = partial(_compared, store)
-    with progress.task("reading objects", None) as step, ThreadPoolExecutor(THREADS) as pool:
-        for some in batches(entries, AT_ONCE):
-            comparable = [one for one in some if _md5_of(one.e_tag) and is_usual_key(one.address)]
-            outcomes["incomparable"] += len(some) - len(comparable)
-            for entry, outcome in zip(comparable, pool.map(compare, comparable), strict=True):
-                step()
-                outcomes[outcome] += 1
-                if outcome != "unreadable":
-                    amount += Amount(1, entry.size_bytes)
-                if outcome == "differs":
-                    differing.append(entry)
-    return DataRead(outcomes, amount, differing)
-
-
-def _compared(store: SweepStore, entry: SampledEntry) -> _Outcome:
-    wanted = _md5_of(entry.e_tag)
-    try:
-        facts = store.stat(entry.address)
-        if facts is None or not facts.readable:
-            return "unreadable"
-        for _ in range(2):
-            if _digest(store, entry.address, facts.size) == wanted:
-                return "matched"
-    except StorageNotFound:
-        return "unreadable"
-    # A store that encrypts computes other ETags. An entry with such an ETag has no MD5.
-    return "incomparable" if _md5_of(facts.e_tag) == wanted else "differs"
-
-
-def _digest(store: SweepStore, key: str, size: int) -> str:
-    digest, at = hashlib.md5(usedforsecurity=False), 0
-    while at < size:
-        piece = store.read_span(key, at, min(PIECE, size - at))
-        if not piece:
-            break
-        digest.update(piece)
-        at += len(piece)
-    return digest.hexdigest()
-
-
-def _md5_of(e_tag: str) -> str:
-    """The MD5 in an ETag, or "" for others, such as those of multipart uploads."""
-    text = e_tag.strip().strip('"').lower()
-    return text if _MD5.fullmatch(text) else ""

@@ -12,11 +12,10 @@ from pathlib import Path
 import yaml
 
 from lakeplan.errors import LakeplanError
-from lakeplan.limits import read_file, why_unreadable
 from lakeplan.tree.layers import OTHER_NAMES
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import BranchRule, Policy, SettingItem, SettingKind, duration_text
-from lakeplan.values.local import SHARED, inside, write_file
+from lakeplan.values.local import SHARED, inside, read_file, why_unreadable, write_file
 from lakeplan.values.rules import GcRules
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")

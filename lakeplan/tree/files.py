@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 
 from lakeplan import limits
-from lakeplan.limits import TooLarge, read_file
+from lakeplan.limits import TooLarge
 from lakeplan.tree.yaml import Node, NodeCount, NodePath, Problems, parse_yaml
 from lakeplan.values.desired import Source
-from lakeplan.values.local import OutsideFolder, inside
+from lakeplan.values.local import OutsideFolder, inside, read_file
 from lakeplan.values.storages import storage_of
 from lakeplan.values.urls import BadUrl, parse_folder_url, parse_local_url
 

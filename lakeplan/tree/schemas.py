@@ -14,9 +14,10 @@ from jsonschema.exceptions import ValidationError, best_match
 
 import lakeplan
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.limits import TooLarge, parse_json, read_file, why_unreadable
+from lakeplan.limits import TooLarge, parse_json
 from lakeplan.values.documents import format_problem
 from lakeplan.values.gates import GATES
+from lakeplan.values.local import read_file, why_unreadable
 
 _PACKAGE = Path(lakeplan.__file__).resolve().parent
 _REPOSITORY_DEFINITIONS = "repository.v1.json#/$defs/"

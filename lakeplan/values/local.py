@@ -13,8 +13,9 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import BinaryIO
 
+from lakeplan import limits
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.limits import TooLarge, read_file
+from lakeplan.limits import TooLarge, check_size
 
 PRIVATE, SHARED = 0o600, 0o666
 """Modes of new files: for the owner only, or as the user's umask allows."""
@@ -218,3 +219,29 @@ def hide_pandas() -> None:
 
 def show_pandas() -> None:
     sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not _Hidden]
+
+
+def read_file(path: str | Path, limit: int | None = None) -> bytes:
+    """The bytes of a regular file within a limit (default ``FILE_BYTES``).
+
+    Raises OSError, and TooLarge for a larger file or one that is no regular file: a device, a pipe or a
+    folder is never read.
+    """
+    allowed = limits.FILE_BYTES if limit is None else limit
+    # Not blocking: opening a pipe would wait for a writer.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise TooLarge("it is not a regular file")
+        check_size(status.st_size, allowed)
+        data = file.read(allowed + 1)  # files of /proc have the size 0
+    check_size(len(data), allowed)
+    return data
+
+
+def why_unreadable(error: OSError | ValueError) -> str:
+    """Return why ``read_file``, or decoding its bytes, failed."""
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return str(error) if isinstance(error, TooLarge) else "it is not UTF-8 text"

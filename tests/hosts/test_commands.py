@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from lakeplan.cli.commands.ci import Pipeline
-from lakeplan.hosts.comments import (
+from lakeplan.hosts.github import (
     APPROVE,
     PLAN,
+    GitHub,
     NotAllowed,
     asked_in,
     check_member,
     check_merge,
     plan_again,
 )
-from lakeplan.hosts.github import GitHub
 from lakeplan.hosts.protocols import HostError
 from lakeplan.lakefs.transport import RetryPolicy
 from tests.examples.fake_github import FakeGitHub, serving

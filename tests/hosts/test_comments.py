@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakeplan.hosts.comments import (
+from lakeplan.hosts.protocols import (
     ANY,
     LIMIT,
     MOST,
+    Comment,
     changes_in,
     put_plan_comment,
     shared,
@@ -20,7 +21,6 @@ from lakeplan.hosts.comments import (
     with_others,
     with_page,
 )
-from lakeplan.hosts.protocols import Comment
 from lakeplan.output.comments import COMMENT_LIMIT
 
 MARKER = "<!-- lakeplan:plan:. -->"

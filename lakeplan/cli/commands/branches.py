@@ -23,7 +23,7 @@ from lakeplan.cli.outputs import Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, now_utc, parse_time, stopping, this_run
 from lakeplan.cli.wiring import Opening, SelectionOptions, Session, SessionOptions
 from lakeplan.errors import FormatError, UsageError
-from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json, read_file, why_unreadable
+from lakeplan.limits import PLAN_BYTES, TooLarge, parse_json
 from lakeplan.output.branches import (
     render_branches_plan,
     render_branches_run,
@@ -33,6 +33,7 @@ from lakeplan.output.branches import (
 from lakeplan.review.base import ReviewedTree
 from lakeplan.review.selection import Selection, one_repository
 from lakeplan.values.cron import Cron, parse_cron
+from lakeplan.values.local import read_file, why_unreadable
 from lakeplan.values.units import parse_date
 
 

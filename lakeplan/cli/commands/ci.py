@@ -25,26 +25,35 @@ from lakeplan.cli.git import tree_prefix
 from lakeplan.cli.options import CommandGroup, argument, command, option
 from lakeplan.cli.process import APPROVED_BY, MERGED_AT, PULL_REQUEST
 from lakeplan.errors import ExitCode, LakeplanError, UsageError
-from lakeplan.hosts.comments import (
+from lakeplan.hosts.github import (
     PLAN,
     Asked,
+    GitHub,
     NotAllowed,
     asked_in,
     check_member,
     check_merge,
     plan_again,
+)
+from lakeplan.hosts.gitlab import GitLab
+from lakeplan.hosts.protocols import (
+    OBJECTS_FILE,
+    PLAN_FILE,
+    Host,
+    HostError,
+    NoPlan,
+    Request,
+    put_comment,
     put_plan_comment,
     with_changes,
     with_page,
 )
-from lakeplan.hosts.github import GitHub
-from lakeplan.hosts.gitlab import GitLab
-from lakeplan.hosts.protocols import OBJECTS_FILE, PLAN_FILE, Host, HostError, NoPlan, Request, put_comment
-from lakeplan.limits import parse_json, read_file
+from lakeplan.limits import parse_json
 from lakeplan.output.comments import approved_answer, marker, not_applied, refused_answer
 from lakeplan.output.plan import summary_text
 from lakeplan.output.text import safe_lines
 from lakeplan.tree.tree import load_tree
+from lakeplan.values.local import read_file
 from lakeplan.values.plan_document import to_document
 
 COMMENT, PAGE, JUNIT, RESULT, REPORT = "comment.md", "plan.html", "junit.xml", "result.md", "apply.json"
