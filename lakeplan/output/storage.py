@@ -24,7 +24,7 @@ SHOWN = 10
 """The maximum number of branches, and of tags, per repository. JSON and CSV have all of them."""
 WORDS = {
     "stored": "stored",
-    "held": "held",
+    "held": "kept",
     "exclusive": "  exclusive: by one branch or tag",
     "shared": "  shared",
     "tags_only": "  by tags only",
@@ -66,7 +66,7 @@ def render_storage(document: StorageDocument, console: Console) -> None:
 
 OWNED: tuple[OwnedFigure, ...] = ("stored", "held", "reclaimable", "unreferenced", "noncurrent")
 """The figures of an owner. The table on a terminal omits objects that are not in a commit."""
-_OWNED_HEADERS = {"reclaimable": "reclaimable\nnow", "noncurrent": "older\nversions"}
+_OWNED_HEADERS = {"held": "kept", "reclaimable": "reclaimable\nnow", "noncurrent": "older\nversions"}
 
 
 def owners_table(owners: Sequence[OwnerRow], names: Sequence[OwnedFigure] = OWNED) -> Table:
@@ -119,7 +119,7 @@ def figures_table(row: StoredRow, parts: Iterable[tuple[str, AmountRow | None]])
 
 
 def holders_table(what: str, holders: Sequence[HolderRow]) -> Table:
-    """Return the data that each branch or tag holds, and the part that nothing else holds."""
+    """Return the data that each branch or tag keeps, and the part that nothing else keeps."""
     rows = [
         [Name(one["name"]), *volume_cells(one["held"]), *volume_cells(one["exclusive"])] for one in holders
     ]
@@ -167,7 +167,7 @@ def _places(page: Page, row: StoredRow) -> None:
         [Folder(place["prefix"]), *(cell for part in of for cell in volume_cells(part))]
         for place, of in zip(largest, parts, strict=True)
     ]
-    headers = (f"{what}{unit}" for what in ("", "held\n", "reclaimable\n") for unit in ("objects", "size"))
+    headers = (f"{what}{unit}" for what in ("", "kept\n", "reclaimable\n") for unit in ("objects", "size"))
     Table(("prefix", *headers), rows).print_on(page, SHOWN)
     left = row.get("prefixes_left_out", 0)
     where = f"; the JSON document has the largest {count(len(places))}" if left else "in the JSON document"
@@ -185,7 +185,7 @@ def _facts(row: StoredRow) -> Iterator[tuple[str, str]]:
     if growth is not None:
         yield "since", moment(growth["since"])
         yield "stored", _change(growth["stored"])
-        yield "held", _change(growth["held"])
+        yield "kept", _change(growth["held"])
 
 
 def _change(change: AmountRow | None) -> str:
@@ -274,7 +274,7 @@ FOOT = (
 WIDTH, HEIGHT = 960.0, 420.0
 MAX_TILES = 400
 _LEGEND = (
-    ("held", "held"),
+    ("held", "kept"),
     ("some", "up to half could be deleted"),
     ("most", "more than half could be deleted"),
     ("own", "directly in the enclosing folder, or in no commit"),
@@ -309,7 +309,7 @@ def _summary(document: StorageDocument) -> html.Section:
     headers = ("repository", *(part_label(name).strip() for name in names))
     totals = (
         ("Stored", [row["stored"] for row in rows], "according to the listing"),
-        ("Held", [row["held"] for row in rows], "kept by rules, branches or tags"),
+        ("Kept", [row["held"] for row in rows], "kept by rules, branches or tags"),
         ("Reclaimable now", [row["reclaimable"] for row in rows], "committed, but no longer kept"),
         ("Unreferenced", [row["unreferenced"] for row in rows], "not in any commit"),
         ("Older versions", [row["noncurrent"] for row in rows], "kept by versioned buckets"),
@@ -367,7 +367,7 @@ def _places_of(row: StoredRow) -> Iterator[Markup]:
     yield _treemap(row["repository"], places)
     yield el("ul", [el("li", _swatch(cls), words) for cls, words in _LEGEND], cls="legend")
     names: Mapping[PlaceFigure, str] = {
-        "held": "held",
+        "held": "kept",
         "reclaimable": "reclaimable now",
         "young": "too young",
         "unreferenced": "unreferenced",
