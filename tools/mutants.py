@@ -122,7 +122,7 @@ MODULES = {
     ],
     "simulation/verdicts": ["tests/simulation/test_impact.py", "tests/simulation/test_run.py"],
     "state/clocks": ["tests/state/test_clocks.py"],
-    "stores/s3": ["tests/stores/test_s3_deleting.py"],
+    "stores/s3": ["tests/stores/test_s3_copying.py", "tests/stores/test_s3_deleting.py"],
     "sweep/deleting": [
         "tests/sweep/deleting/test_batches.py",
         "tests/sweep/deleting/test_deleting.py",
@@ -152,7 +152,7 @@ MODULES = {
     ],
 }
 """What decides about deletion, and the tests that must notice every change of it."""
-ONLY = {"stores/s3": r"ǁS3Deleterǁ|\.x_"}
+ONLY = {"stores/s3": r"ǁS3(Copier|Deleter)ǁ|\.x_"}
 """The functions of a module that are run and counted, if not all: the others need a server."""
 AT_IMPORT = (
     "lakeplan.branches.notices.x__record_of__",

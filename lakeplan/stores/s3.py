@@ -490,7 +490,7 @@ def _version_id(version: str) -> dict[str, str]:
 def _named_in(item: dict[str, Any], requested: dict[Version, Failure]) -> list[Version]:
     """Return the requested versions that an entry of the response may mean. Some stores name only the key,
     which may be any of its versions."""
-    key = str(item.get("Key", ""))
+    key: Any = item.get("Key")
     ids = (item.get("VersionId"), item.get("DeleteMarkerVersionId"), CURRENT)
     exact = [(key, one) for one in ids if one is not None and (key, one) in requested]
     if exact or item.get("VersionId"):
@@ -509,7 +509,7 @@ def _failure(item: dict[str, Any]) -> Failure:
 
 
 def _names_lock(item: dict[str, Any]) -> bool:
-    text = str(item.get("Message", "")).lower()
+    text = str(item.get("Message")).lower()
     return "object lock" in text or "worm" in text
 
 

@@ -247,6 +247,7 @@ class DescribeVersions:
             {"modified_us": -60_000_000},
             {"size": 1},
             {"e_tag": "other"},
+            {"modified_us": 60_000_000, "size": 1},
         ],
     )
     def it_deletes_none_of_a_key_that_has_another_object(
@@ -490,7 +491,10 @@ class DescribeConditions:
         assert bucket.batches == [[{"Key": self.KEY}]]
         bucket.alone = {f"repo/data/{key}": [error("NotImplemented", 501)]}
         assert delete(key, **{key: now}) == deleted(key)
-        assert [one.get("IfMatch") for one in bucket.singles[1:]] == ['"u"', None]
+        assert bucket.singles[1:] == [
+            {"Key": f"repo/data/{key}", "IfMatch": '"u"'},
+            {"Key": f"repo/data/{key}"},
+        ]
 
 
 class DescribeKeysThatNoBatchCanName:
@@ -647,6 +651,14 @@ class DescribeNamesInAnswers:
         b = {"Key": "repo/data/b"}
         bucket.answers = [{"Deleted": [b]}, {"Deleted": [b]}]
         assert delete("b") == deleted("b")
+
+    def it_takes_the_id_of_a_marker_for_its_version(self, bucket: Bucket, delete: Delete) -> None:
+        for n, id in enumerate("zyx"):
+            bucket.put("data/m", id, n, marker=True)
+        m = {"Key": "repo/data/m"}
+        both = {**m, "VersionId": "y", "DeleteMarkerVersionId": "y"}
+        bucket.answers = [{"Deleted": [both, {**m, "DeleteMarkerVersionId": "x"}]}]
+        assert delete("m") == deleted("m")
 
     def it_takes_no_other_version_for_the_one_it_asked_for(self, bucket: Bucket, delete: Delete) -> None:
         b = {"Key": "repo/data/b", "VersionId": "6"}
