@@ -115,11 +115,7 @@ MODULES = {
         "tests/review/test_weakened_settings.py",
         "tests/review/test_weaker_later.py",
     ],
-    "simulation/marking": [
-        "tests/simulation/test_marking.py",
-        "tests/sweep/test_contents.py",
-        "tests/sweep/test_many.py",
-    ],
+    "simulation/marking": ["tests/simulation/test_marking.py"],
     "simulation/verdicts": ["tests/simulation/test_impact.py", "tests/simulation/test_run.py"],
     "state/clocks": ["tests/state/test_clocks.py"],
     "stores/s3": ["tests/stores/test_s3_copying.py", "tests/stores/test_s3_deleting.py"],

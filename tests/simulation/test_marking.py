@@ -22,7 +22,7 @@ from lakeplan.simulation import marking
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
 from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.marking import HeldAgain, Marks, StepMarker, mark_class
-from lakeplan.simulation.requests import Facts, MarkRequest, RecheckRequest
+from lakeplan.simulation.requests import Facts, ForeignRanges, MarkRequest, RecheckRequest
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.simulation.segments import Manifest
 from lakeplan.simulation.table import Class, pairs_of
@@ -423,3 +423,54 @@ class DescribeTheParts:
         monkeypatch.setattr(marking, "_ask", never)
         assert marker.held_again(replace(again, metaranges=()), limit=5) == set()
         assert marker.held_again(replace(again, parts=()), limit=5) == set()
+
+    @pytest.fixture
+    def others(self, tmp_path: Path) -> tuple[ForeignRanges, ...]:
+        """Two repositories: ``x`` imported ``a`` and an object that may be ``n``, ``y`` imported ``b``."""
+        made = []
+        for name, entries in (
+            ("x", (full("m", f"{SERVER_URL}/data/p/a"), full("n", "s3://elsewhere/data/p/n"))),
+            ("y", (full("o", f"{SERVER_URL}/data/p/b"),)),
+        ):
+            there = Site(tmp_path / name, History([Snapshot("c", 1, (), entries)], {"main": "c"}))
+            made.append(ForeignRanges(f"prod/{name}", there.metadata, tuple(there.facts)))
+        return tuple(made)
+
+    def it_keeps_what_other_repositories_hold(
+        self, site: Site, marker: StepMarker, others: tuple[ForeignRanges, ...]
+    ) -> None:
+        marked = site.mark(marker, foreign=others, protectors=("tag t",))
+        kept = {row["address"]: row for row in self.rows(site, marked.kept)}
+        assert {key: (row["class"], row["kept_by"]) for key, row in kept.items()} == {
+            "data/p/a": ("protected", ["repository prod/x"]),
+            "data/p/b": ("protected", ["repository prod/y"]),
+            "data/p/n": ("uncertain_address", ["repository prod/x"]),
+        }
+        again = RecheckRequest(
+            site.store, site.mark(marker).going, PREFIX, SERVER_URL, site.metadata, (), (), others[:1]
+        )
+        assert marker.held_again(again, limit=5) == {"data/p/a", "data/p/n"}
+
+    def it_names_only_as_many_repositories_as_there_are_bits(
+        self,
+        site: Site,
+        marker: StepMarker,
+        others: tuple[ForeignRanges, ...],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(marking, "MAX_VERDICT_BITS", FIRST_BIT + 3)
+        for protectors, names in (("p", ("x", "y")), ("pq", ("(others)", "(others)"))):
+            marked = site.mark(marker, foreign=others, protectors=tuple(protectors))
+            kept = {row["address"]: row["kept_by"] for row in self.rows(site, marked.kept)}
+            shown = [f"repository {'prod/' * (len(name) == 1)}{name}" for name in names]
+            assert [kept["data/p/a"], kept["data/p/b"]] == [[name] for name in shown]
+
+    def it_hands_what_it_was_given_to_the_reader_of_other_repositories(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        given: list[Any] = []
+        monkeypatch.setattr(marking, "ForeignReader", lambda *args, verify: given.append((*args, verify)))
+        runner, progress, cache = object(), object(), object()
+        StepMarker(runner, progress, cache, verify_cache=True)  # type: ignore[arg-type]
+        StepMarker(runner, progress)  # type: ignore[arg-type]
+        assert given == [(runner, progress, cache, True), (runner, progress, None, False)]
