@@ -116,7 +116,11 @@ MODULES = {
         "tests/review/test_weaker_later.py",
     ],
     "simulation/marking": ["tests/simulation/test_marking.py"],
-    "simulation/verdicts": ["tests/simulation/test_impact.py", "tests/simulation/test_run.py"],
+    "simulation/verdicts": [
+        "tests/simulation/test_impact.py",
+        "tests/simulation/test_run.py",
+        "tests/simulation/test_verdicts.py",
+    ],
     "state/clocks": ["tests/state/test_clocks.py"],
     "stores/s3": ["tests/stores/test_s3_copying.py", "tests/stores/test_s3_deleting.py"],
     "sweep/deleting": [
