@@ -49,6 +49,16 @@ MOST_EQUIVALENT = 3.0
 
 MODULES = {
     "branches/consequences": ["tests/branches/test_consequences.py", "tests/branches/test_stale.py"],
+    "branches/deleting": [
+        "tests/branches/test_deleting.py",
+        "tests/branches/test_interrupted.py",
+        "tests/branches/test_run.py",
+    ],
+    "branches/deletion_records": [
+        "tests/branches/test_deletion_records.py",
+        "tests/branches/test_interrupted.py",
+        "tests/branches/test_undo.py",
+    ],
     "branches/keepers": [
         "tests/branches/test_keepers.py",
         "tests/branches/test_staged.py",
@@ -59,6 +69,12 @@ MODULES = {
     "branches/notices": ["tests/branches/test_notice_rules.py"],
     "branches/pin_records": ["tests/branches/test_pin_records.py", "tests/branches/test_pin_release.py"],
     "branches/pins": ["tests/branches/test_pins.py", "tests/branches/test_pin_steps.py"],
+    "branches/run": [
+        "tests/branches/test_deleting.py",
+        "tests/branches/test_interrupted.py",
+        "tests/branches/test_run.py",
+        "tests/branches/test_service.py",
+    ],
     "branches/verdicts": [
         "tests/branches/test_verdicts.py",
         "tests/branches/test_documented.py",
@@ -82,7 +98,10 @@ MODULES = {
         "tests/lakefs/test_pace.py",
         "tests/lakefs/test_transport.py",
     ],
+    "plan/apply": ["tests/plan/test_write.py", "tests/plan/test_write_settings.py"],
+    "plan/attempts": ["tests/plan/test_write.py", "tests/plan/test_write_settings.py"],
     "plan/impact": ["tests/plan/test_verdicts.py"],
+    "plan/writing": ["tests/plan/test_write.py", "tests/plan/test_write_settings.py"],
     "retention/graph": [
         "tests/retention/test_server.py",
         "tests/retention/test_documented.py",
@@ -122,6 +141,11 @@ MODULES = {
         "tests/simulation/test_verdicts.py",
     ],
     "state/clocks": ["tests/state/test_clocks.py"],
+    "state/sweeps": [
+        "tests/sweep/test_purge.py",
+        "tests/sweep/test_record.py",
+        "tests/state/test_damaged_state.py",
+    ],
     "stores/s3": ["tests/stores/test_s3_copying.py", "tests/stores/test_s3_deleting.py"],
     "sweep/deleting": [
         "tests/sweep/deleting/test_batches.py",
