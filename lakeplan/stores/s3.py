@@ -89,7 +89,7 @@ ENCRYPTION = ("ServerSideEncryption", "SSEKMSKeyId")
 class S3Copier(S3Reader):
     """Copies keys of one bucket. Picklable."""
 
-    def copy(self, source: str, target: str, *, create: bool = False) -> StoredObject:
+    def copy(self, source: str, target: str, *, create: bool) -> StoredObject:
         """Copy with metadata, tags, storage class and the store's encryption. See ``ObjectCopier``. Objects
         under a customer's key (SSE-C) cannot be copied.
 
@@ -177,11 +177,7 @@ class S3Copier(S3Reader):
             return {"PartNumber": number, **named}
 
         with ThreadPoolExecutor(COPIERS) as pool:
-            try:
-                return list(pool.map(copy, range(1, -(-size // part) + 1)))
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            return list(pool.map(copy, range(1, -(-size // part) + 1)))
 
     def _tagging(self, source: str) -> dict[str, str]:
         with boto_errors(self._where(source)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from datetime import timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -85,6 +86,13 @@ def it_walks_from_dangling_commits_by_the_default_days() -> None:
     assert dict(zip(graph.ids, kept_by_dangling(graph, GcRules(8), midnight, timezone.utc), strict=True)) == {
         **dict.fromkeys("abcde", 1), "f": 0, "g": 0, "m": 0,
     }  # fmt: skip
+
+
+def it_goes_back_so_many_days_of_the_server_s_zone() -> None:
+    """Where the clocks went forward meanwhile, that is an hour less."""
+    graph = CommitGraph.from_refs(draw_refs("main -> a 1\n b 6.98"))
+    berlin = ZoneInfo("Europe/Berlin")
+    assert [kept_by_dangling(graph, GcRules(7), NOW, zone)[1] for zone in (timezone.utc, berlin)] == [1, 0]
 
 
 def total(flags: Sighting, mask: int = 0, alias: int = 0, *, listing: bool = True) -> set[str]:

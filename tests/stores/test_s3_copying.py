@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy, WriteConflict
 from lakeplan.stores import s3
@@ -228,11 +229,13 @@ class DescribeParts:
         assert complete["IfNoneMatch"] == "*"
 
     @pytest.mark.parametrize("operation", ["part", "complete"])
-    @pytest.mark.parametrize("left", [False, True])
-    def it_leaves_no_upload_behind(self, bucket: Bucket, store: Any, operation: str, left: bool) -> None:
-        bucket.fails = {operation: [error("SlowDown", 503)]}
-        if left:
-            bucket.fails["abort"] = [error("AccessDenied", 403)]
+    @pytest.mark.parametrize(
+        "left", [None, error("AccessDenied", 403), EndpointConnectionError(endpoint_url="http://x")]
+    )
+    def it_leaves_no_upload_behind(
+        self, bucket: Bucket, store: Any, operation: str, left: Exception | None
+    ) -> None:
+        bucket.fails = {operation: [error("SlowDown", 503)], "abort": [left]}
         with pytest.raises(StoreBusy) as caught:
             store.copy("data/a", "q/a")
         assert caught.value.where == "s3://bucket/repo/q/a"
@@ -306,10 +309,13 @@ class DescribeWhetherACopyEqualsItsSource:
         assert caught.value.where == "s3://bucket/repo/q/a"
         assert bucket.asked("delete") == [{**TARGET, **({"VersionId": version} if version else {})}]
 
-    def it_is_kept_if_it_is_the_object_of_another_writer(self, bucket: Bucket, store: Any) -> None:
-        bucket.put()
+    @pytest.mark.parametrize("data", [b"12", b"12345678"])
+    def it_is_kept_if_it_is_the_object_of_another_writer(
+        self, bucket: Bucket, store: Any, data: bytes
+    ) -> None:
+        bucket.put(data)
         bucket.made = {"ETag": OTHER_MD5}
-        bucket.bytes_made = b"34"
+        bucket.bytes_made = data[::-1]
         with pytest.raises(WriteConflict) as caught:
             store.copy("data/a", "q/a", create=True)
         assert caught.value.where == "s3://bucket/repo/q/a"
@@ -319,6 +325,14 @@ class DescribeWhetherACopyEqualsItsSource:
         with pytest.raises(StorageError, match="differed"):
             store.copy("data/a", "q/a", create=True)
         assert len(bucket.asked("delete")) == 1
+
+    def it_may_be_left_if_it_cannot_be_removed(self, bucket: Bucket, store: Any) -> None:
+        bucket.put()
+        bucket.made = {"ContentLength": 3}
+        bucket.fails = {"delete": [error("AccessDenied", 403)]}
+        with pytest.raises(StorageDenied) as caught:
+            store.copy("data/a", "q/a")
+        assert caught.value.where == "s3://bucket/repo/q/a"
 
     def it_is_not_known_if_a_part_of_it_is_missing(self, bucket: Bucket, store: Any) -> None:
         bucket.put(b"1234", ETag='"x-2"')

@@ -657,7 +657,7 @@ class DescribeNamesInAnswers:
             bucket.put("data/m", id, n, marker=True)
         m = {"Key": "repo/data/m"}
         both = {**m, "VersionId": "y", "DeleteMarkerVersionId": "y"}
-        bucket.answers = [{"Deleted": [both, {**m, "DeleteMarkerVersionId": "x"}]}]
+        bucket.answers = [{"Deleted": [{**m, "DeleteMarkerVersionId": "x"}, both]}]
         assert delete("m") == deleted("m")
 
     def it_takes_no_other_version_for_the_one_it_asked_for(self, bucket: Bucket, delete: Delete) -> None:
