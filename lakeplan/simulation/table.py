@@ -292,10 +292,9 @@ class CompiledTable:
         return fresh
 
     def _make_room(self, rows: int) -> None:
-        """Makes room for this many more rows, with a new set for each row or for each set and code."""
-        sets = self._nodes + min(rows, CODES * self._nodes)
-        if sets > self._sets.shape[1]:
-            self._sets = _grown(self._sets, sets)
+        """Makes room for this many more rows, with a new set for each row."""
+        if self._nodes + rows > self._sets.shape[1]:
+            self._sets = _grown(self._sets, self._nodes + rows)
         if self._used + rows <= self._hashes.shape[1]:
             return
         self._hashes = _grown(self._hashes, self._used + rows)

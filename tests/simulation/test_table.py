@@ -141,6 +141,17 @@ def it_grows_with_what_it_holds(kind: int) -> None:
     assert found == known
 
 
+def it_has_room_if_every_row_of_an_item_gives_a_pair_another_set() -> None:
+    """As if somebody made paths with one hash, and entries that name one object in two spellings by turns."""
+    rows = [(7, 7, 1, n % 2) for n in range(5_000)]
+    for table in tables():
+        assert sum(add(table, rows, 0)) == 1
+        assert add(table, rows[:1], 1) == [False]
+        sets = Sets()
+        (of,) = table.rows(sets)[1].sets.tolist()
+        assert set(leaves_in(sets, of)) == {0, 1, CODES}
+
+
 def it_is_sorted_where_nothing_is_compiled() -> None:
     assert isinstance(new_table(use_compiled=False), SortedTable)
 
