@@ -192,7 +192,7 @@ def parse_json(
 
 
 def number_of(text: str) -> int | None:
-    """The number in a text of at most 18 decimal digits, or None. (``int`` raises ValueError for too many.)"""
+    """The number in a text of at most 18 decimal digits, or None. (``int`` raises ValueError for many.)"""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
 
 
