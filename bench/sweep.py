@@ -38,8 +38,8 @@ from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.rounds import OpenWorkers, PartSweeper, SparkWorkers, ThreadWorkers, Workers
-from lakeplan.values.simulation import RunnerChoice
-from lakeplan.values.sweep import Part, Status, Versions
+from lakeplan.values.simulation import Part, RunnerChoice, Status
+from lakeplan.values.sweep import Versions
 
 BATCH = 1_000
 A_FOLDER = 1_000

@@ -19,7 +19,7 @@ from lakeplan.simulation.inputs import NamespaceMetadata, read_history
 from lakeplan.simulation.requests import Facts, MarkRequest
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.values.rules import GcRules
-from lakeplan.values.sweep import Part
+from lakeplan.values.simulation import Part
 
 PREFIX = "_lakeplan/marks/golden/"
 

@@ -19,8 +19,8 @@ from lakeplan.errors import FormatError
 from lakeplan.formats.parquet import blame_parquet, open_parquet, read_parquet
 from lakeplan.formats.wire import HINT
 from lakeplan.limits import number_of
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import GONE, PartResult, Status
+from lakeplan.values.simulation import Amount, PartResult, Status
+from lakeplan.values.sweep import GONE
 
 _OBJECT = (
     pa.field("address", pa.string(), nullable=False),

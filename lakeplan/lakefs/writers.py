@@ -16,7 +16,7 @@ from lakeplan.lakefs.transport import Adapter, Call, of_repository
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.desired import SettingItem, SettingKind, item_body
 from lakeplan.values.rules import GcRules
-from lakeplan.values.sweep import UncommittedRun
+from lakeplan.values.simulation import UncommittedRun
 
 
 class _Writer(Adapter):

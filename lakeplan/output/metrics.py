@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakeplan.output.plan_impact import expires_by_rule, writes
 from lakeplan.output.text import KEY, Json, safe
 from lakeplan.values.records import moment_in
-from lakeplan.values.sweep import Outcome
+from lakeplan.values.simulation import Outcome
 
 if TYPE_CHECKING:
     from lakeplan.fleet.storage import StorageDocument

@@ -15,8 +15,7 @@ from lakeplan.output.plan_impact import render_gates
 from lakeplan.output.tables import Folder, Name, Table, Value, csv_text, volume_cells
 from lakeplan.output.text import Cell, Money, Page, amounts, count, duration, moment, size, volume
 from lakeplan.values.records import moment_in
-from lakeplan.values.simulation import total_row
-from lakeplan.values.sweep import MarkStage, Outcome
+from lakeplan.values.simulation import MarkStage, Outcome, total_row
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

@@ -47,8 +47,7 @@ from lakeplan.simulation.work import (
 )
 from lakeplan.stores.protocols import RecordWriter, StoredColumns, SweepStore
 from lakeplan.values.progress import Progress, Silent
-from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount
-from lakeplan.values.sweep import EXPIRED_CLASSES, MarkClass, Marked, Part
+from lakeplan.values.simulation import EXPIRED_CLASSES, MAX_VERDICT_BITS, Amount, MarkClass, Marked, Part
 
 LISTING_ROWS = 200_000
 PART_ROWS = 10_000

@@ -16,8 +16,17 @@ from lakeplan.stores.protocols import NamespaceReader, SweepStore
 from lakeplan.values.plan import Bit
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import StoredObject
-from lakeplan.values.simulation import Amount, ImpactResult, RunnerChoice, Transition
-from lakeplan.values.sweep import Deletion, Marked, Part, PartResult, UncommittedRun, Versions
+from lakeplan.values.simulation import (
+    Amount,
+    ImpactResult,
+    Marked,
+    Part,
+    PartResult,
+    RunnerChoice,
+    Transition,
+    UncommittedRun,
+)
+from lakeplan.values.sweep import Deletion, Versions
 from lakeplan.values.units import count_of
 
 if TYPE_CHECKING:

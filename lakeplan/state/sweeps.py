@@ -16,8 +16,7 @@ from lakeplan.state.store import read_repository_record, repository_key
 from lakeplan.stores.protocols import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.records import json_text
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import Status
+from lakeplan.values.simulation import Amount, Status
 
 PENDING = "pending"
 STATUSES = (*(status.value for status in Status), PENDING)

@@ -50,8 +50,7 @@ from lakeplan.sweep.records import (
     read_summary,
 )
 from lakeplan.values.records import moment_of, utc_text
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import MarkClass, Part, Status, deleted_classes
+from lakeplan.values.simulation import Amount, MarkClass, Part, Status, deleted_classes
 
 READ_AHEAD = 8
 DAY_US = 86_400_000_000

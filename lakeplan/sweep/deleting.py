@@ -30,19 +30,8 @@ from lakeplan.sweep.mark_record import MARK_AGAIN
 from lakeplan.sweep.rules import Throttle, backoff_seconds
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import StoredObject, batches
-from lakeplan.values.sweep import (
-    CHANGED,
-    EXPIRED_CLASSES,
-    GONE,
-    MOVED,
-    UNLISTED,
-    Deletion,
-    MarkClass,
-    Part,
-    PartResult,
-    Status,
-    Versions,
-)
+from lakeplan.values.simulation import EXPIRED_CLASSES, MarkClass, Part, PartResult, Status
+from lakeplan.values.sweep import CHANGED, GONE, MOVED, UNLISTED, Deletion, Versions
 
 T = TypeVar("T")
 LONG_AGO = 1.0

@@ -8,8 +8,8 @@ from typing import Literal, NotRequired, TypedDict
 from lakeplan.values.desired import PriceRow
 from lakeplan.values.documents import ErrorRow, GateRow
 from lakeplan.values.rules import RulesBody
-from lakeplan.values.simulation import AmountRow, RunnerChoiceRow
-from lakeplan.values.sweep import PartRow, SettingsRow
+from lakeplan.values.simulation import AmountRow, PartRow, RunnerChoiceRow
+from lakeplan.values.sweep import SettingsRow
 
 ClassName = Literal[
     "backlog", "newly_expired", "never_committed", "at_risk", "protected", "uncertain_address", "near_limit"

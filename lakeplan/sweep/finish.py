@@ -30,7 +30,8 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.documents import error_rows
 from lakeplan.values.records import json_line, json_text, utc_text
 from lakeplan.values.repository import batches
-from lakeplan.values.sweep import OFFICIAL_ENGINE, SWEEP_FORMAT, UNLISTED, Status, Versions
+from lakeplan.values.simulation import Status
+from lakeplan.values.sweep import OFFICIAL_ENGINE, SWEEP_FORMAT, UNLISTED, Versions
 from lakeplan.values.units import count_of
 
 

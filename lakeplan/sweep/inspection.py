@@ -41,7 +41,7 @@ from lakeplan.values.pins import has_pin_commit, may_be_pin
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules, RulesBefore
-from lakeplan.values.sweep import Part, UncommittedRun
+from lakeplan.values.simulation import Part, UncommittedRun
 from lakeplan.values.units import count_of
 
 

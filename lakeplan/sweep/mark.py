@@ -36,8 +36,8 @@ from lakeplan.values.desired import duration_text
 from lakeplan.values.documents import encode
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.repository import Repository, batches
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import Part, SweepSettings, Versions, deleted_classes
+from lakeplan.values.simulation import Amount, Part, deleted_classes
+from lakeplan.values.sweep import SweepSettings, Versions
 
 _log = logging.getLogger(__name__)
 GROUP_COMMITS = 200_000

@@ -18,18 +18,8 @@ from lakeplan.values.documents import encode
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.records import json_text, utc_text
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore, rules_from_body
-from lakeplan.values.simulation import Amount, RunnerChoice
-from lakeplan.values.sweep import (
-    MARK_FORMAT,
-    SWEEP,
-    MarkClass,
-    Marked,
-    Part,
-    SettingsRow,
-    SweepSettings,
-    Versions,
-    deleted_classes,
-)
+from lakeplan.values.simulation import Amount, MarkClass, Marked, Part, RunnerChoice, deleted_classes
+from lakeplan.values.sweep import MARK_FORMAT, SWEEP, SettingsRow, SweepSettings, Versions
 
 MARK_AGAIN = "Run `lakeplan sweep mark` again."
 """The hint of errors about a mark that can no longer be used."""

@@ -30,7 +30,8 @@ from lakeplan.sweep.run import SweepEnd, run_sweep
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import json_line
 from lakeplan.values.repository import StoredObject
-from lakeplan.values.sweep import CHANGED, GONE, Deletion, Part, PartResult, Status, Versions
+from lakeplan.values.simulation import Part, PartResult, Status
+from lakeplan.values.sweep import CHANGED, GONE, Deletion, Versions
 from lakeplan.values.units import count_of
 
 

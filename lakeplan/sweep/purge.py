@@ -38,8 +38,8 @@ from lakeplan.sweep.records import (
 from lakeplan.sweep.run import ROUND, check_same_repository
 from lakeplan.values.records import moment_of, utc_text
 from lakeplan.values.repository import StoredObject
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import Part, Versions
+from lakeplan.values.simulation import Amount, Part
+from lakeplan.values.sweep import Versions
 from lakeplan.values.units import count_of
 
 _log = logging.getLogger(__name__)

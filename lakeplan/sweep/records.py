@@ -35,8 +35,8 @@ from lakeplan.sweep.ports import Site, approval_key, mark_index_key, recorded_ma
 from lakeplan.values import records
 from lakeplan.values.documents import decode
 from lakeplan.values.records import moment_in, utc_text
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, Part, PartResult, Status
+from lakeplan.values.simulation import Amount, Part, PartResult, Status
+from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS
 
 MARKS_FORMAT: Final = "lakeplan.marks/v1"
 IN_QUARANTINE = "copies stay in quarantine until you run `lakeplan sweep purge`"

@@ -35,16 +35,10 @@ from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.observed_rules import site_clocks, site_lease
 from lakeplan.sweep.ports import KEEP, NAMED, STOPPED, Site, SweepPorts
-from lakeplan.sweep.records import (
-    StoredMark,
-    deleted,
-    mark_ids,
-    read_marked,
-    read_stored,
-)
+from lakeplan.sweep.records import StoredMark, deleted, mark_ids, read_marked, read_stored
 from lakeplan.values.records import json_line, utc_text
 from lakeplan.values.repository import batches
-from lakeplan.values.sweep import Part
+from lakeplan.values.simulation import Part
 from lakeplan.values.units import count_of
 
 RESTORE_FORMAT: Final = "lakeplan.restore/v1"

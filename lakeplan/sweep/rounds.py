@@ -26,8 +26,8 @@ from lakeplan.sweep.rules import Throttle, with_hint
 from lakeplan.values.documents import decode, encode
 from lakeplan.values.progress import Progress, Silent, Step
 from lakeplan.values.repository import StoredObject
-from lakeplan.values.simulation import RunnerChoice
-from lakeplan.values.sweep import Deletion, Part, PartResult
+from lakeplan.values.simulation import Part, PartResult, RunnerChoice
+from lakeplan.values.sweep import Deletion
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

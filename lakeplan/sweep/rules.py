@@ -18,15 +18,9 @@ from lakeplan.values.gates import EXPIRED_BYTES, EXPIRED_OBJECTS, MIN_AGE, SWEEP
 from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
-from lakeplan.values.simulation import Amount
+from lakeplan.values.simulation import Amount, MarkClass
 from lakeplan.values.storages import STORAGES, UrlForm
-from lakeplan.values.sweep import (
-    MARK_MAX_AGE_SECONDS,
-    OFFICIAL_ENGINE,
-    MarkClass,
-    SweepSettings,
-    unknown_to_official,
-)
+from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, OFFICIAL_ENGINE, SweepSettings, unknown_to_official
 from lakeplan.values.units import count_of
 
 

@@ -63,8 +63,8 @@ from lakeplan.sweep.records import (
 from lakeplan.sweep.rules import proven_absent, window, with_hint
 from lakeplan.values.records import json_text
 from lakeplan.values.repository import StoredObject, batches
-from lakeplan.values.simulation import Amount, RunnerChoice, total_of
-from lakeplan.values.sweep import Part, PartResult, Status, SweepSettings
+from lakeplan.values.simulation import Amount, Part, PartResult, RunnerChoice, Status, total_of
+from lakeplan.values.sweep import SweepSettings
 
 ROUND = timedelta(minutes=10)
 """The longest time between two inspections."""

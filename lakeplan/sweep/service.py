@@ -58,7 +58,8 @@ from lakeplan.values.plan import Bit, Plan
 from lakeplan.values.records import utc_text
 from lakeplan.values.repository import Repository
 from lakeplan.values.shown_records import Digests, count_absent, object_digests
-from lakeplan.values.sweep import EXPIRED_CLASSES, MarkStage, SweepSettings
+from lakeplan.values.simulation import EXPIRED_CLASSES, MarkStage
+from lakeplan.values.sweep import SweepSettings
 from lakeplan.values.units import count_of
 
 

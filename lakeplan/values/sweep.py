@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, TypedDict
@@ -24,7 +24,6 @@ from lakeplan.values.declare import (
     strictest_first,
     words,
 )
-from lakeplan.values.simulation import Amount, RunnerChoice, total_of
 
 
 class Versions(Enum):
@@ -233,103 +232,3 @@ if TYPE_CHECKING:
 
 else:
     SettingsRow = TypedDict("SettingsRow", {setting.field: setting.recorded_type for setting in SWEEP})
-
-
-class MarkClass(str, Enum):
-    """The reason why an object is in a mark. ``deleted_classes`` returns those that a sweep may delete."""
-
-    BACKLOG = "backlog"
-    """Already expired under the rules before their last change."""
-    NEWLY_EXPIRED = "newly_expired"
-    """Expired because of the last rule change that lakeplan recorded."""
-    NEVER_COMMITTED = "never_committed"
-    """In no commit, and not an uncommitted change when the mark was made."""
-    AT_RISK = "at_risk"
-    """The server would delete it, but the documented rule keeps it. Kept."""
-    PROTECTED = "protected"
-    """A protected tag, a hold, or another repository's address keeps it. Kept."""
-    UNCERTAIN_ADDRESS = "uncertain_address"
-    """A full address that is spelled unusually, or whose location is unknown, may refer to it. Kept."""
-    NEAR_LIMIT = "near_limit"
-    """Its last commit is within ``margin`` of its cutoff, or only the freshly expanded rules keep it.
-    Kept."""
-
-
-MarkStage = Literal["marked", "approved", "begun"]
-"""``begun``: objects may have been deleted."""
-EXPIRED_CLASSES = (MarkClass.BACKLOG, MarkClass.NEWLY_EXPIRED)
-
-
-def deleted_classes(never_committed: Literal["keep", "collect"]) -> tuple[MarkClass, ...]:
-    """Return the classes that a sweep with this ``never_committed`` may delete."""
-    return EXPIRED_CLASSES if never_committed == "keep" else (*EXPIRED_CLASSES, MarkClass.NEVER_COMMITTED)
-
-
-class PartRow(TypedDict):
-    name: str
-    rows: int
-    size_bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Part:
-    """A Parquet file of a mark. ``sha256`` is of the file, and a part that does not match is never used."""
-
-    name: str
-    rows: int
-    size_bytes: int
-    """The size of the objects that it lists."""
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Marked:
-    """The result of a mark: parts that list what may be deleted (``going``) and what is kept, amounts by
-    class, and the runner."""
-
-    going: tuple[Part, ...]
-    kept: tuple[Part, ...]
-    amounts: Mapping[MarkClass, Amount]
-    runner: RunnerChoice | None = None
-
-    def amount(self, *classes: MarkClass) -> Amount:
-        return total_of(self.amounts.get(each, Amount()) for each in classes)
-
-
-class Status(str, Enum):
-    """The result of a sweep for one marked object."""
-
-    DELETED = "deleted"
-    FAILED = "failed"
-    SAVED = "saved"
-
-
-Outcome = Literal["deleted", "failed", "saved", "pending"]
-"""A ``Status``, or ``pending`` for objects without one."""
-
-
-@dataclass(frozen=True)
-class PartResult:
-    """The result of a sweep for the objects of one part, by status, with bytes as listed at the mark.
-    ``reasons`` counts objects by why they failed or were saved. ``verified`` counts objects that were
-    requested again and no longer existed."""
-
-    name: str
-    amounts: Mapping[Status, Amount]
-    reasons: Mapping[str, int] = field(default_factory=dict)
-    verified: int = 0
-
-
-@dataclass(frozen=True)
-class UncommittedRun:
-    """A run of uncommitted addresses. ``location`` is the URL of its folder; "" for an answer that lists
-    nothing, which covers branches and paths from ``first`` on, before ``end`` (None: all)."""
-
-    run_id: str
-    location: str
-    first: tuple[str, str] = ("", "")
-    end: tuple[str, str] | None = None
-
-    def covers(self, branch: str, path: str) -> bool:
-        return self.first <= (branch, path) and (self.end is None or (branch, path) < self.end)

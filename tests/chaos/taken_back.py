@@ -18,7 +18,7 @@ from lakeplan.state.clocks import Clocks
 from lakeplan.sweep import deleting, inspection, observed_rules, purge, service
 from lakeplan.sweep import run as sweep_run
 from lakeplan.sweep.inspection import Needed
-from lakeplan.values.sweep import Status
+from lakeplan.values.simulation import Status
 from tests.chaos.campaign import Counts, Lost, campaign
 
 

@@ -18,8 +18,7 @@ from lakeplan.formats.marks import (
     write_part,
     write_results,
 )
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import PartResult, Status
+from lakeplan.values.simulation import Amount, PartResult, Status
 
 DELETED, FAILED = Status.DELETED, Status.FAILED
 

@@ -12,7 +12,7 @@ import pytest
 from lakeplan.simulation.marking import StepMarker
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.stores.open import open_sweep_store
-from lakeplan.values.sweep import MarkClass
+from lakeplan.values.simulation import MarkClass
 from tests.golden_marks import PREFIX, addresses, mark_request
 
 

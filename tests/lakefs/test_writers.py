@@ -20,7 +20,7 @@ from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.lakefs.writers import LakeFSPreparer
 from lakeplan.values.desired import ServerConfig
-from lakeplan.values.sweep import UncommittedRun
+from lakeplan.values.simulation import UncommittedRun
 from tests.lakefs.conftest import Answer
 from tests.sandboxes import start_sandbox
 

@@ -27,8 +27,7 @@ from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.simulation.segments import Manifest
 from lakeplan.simulation.table import Class, pairs_of
 from lakeplan.simulation.verdicts import Sighting
-from lakeplan.values.simulation import Amount, RunnerChoice
-from lakeplan.values.sweep import MarkClass
+from lakeplan.values.simulation import Amount, MarkClass, RunnerChoice
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,

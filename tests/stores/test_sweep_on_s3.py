@@ -15,7 +15,7 @@ from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep import deleting
 from lakeplan.sweep.mark_record import Mark
-from lakeplan.values.sweep import Status
+from lakeplan.values.simulation import Status
 from tests.faulty_store import EXPIRED, SLOW_DOWN, Answer, Cut, FailKeys, FaultyStore, Rule
 from tests.storage_servers import s3_client
 from tests.sweeping.lake import Clock, Lake, LakeRepository

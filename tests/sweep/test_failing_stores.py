@@ -10,7 +10,8 @@ import pytest
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.mark_record import Mark
-from lakeplan.values.sweep import Deletion, Status
+from lakeplan.values.simulation import Status
+from lakeplan.values.sweep import Deletion
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, Killed, killing_at, raising
 from tests.sweeping.world import SweepWorld

@@ -13,7 +13,7 @@ from lakeplan.errors import FormatError, LakeplanError
 from lakeplan.formats.namespace import HOLDS_PREFIX
 from lakeplan.sweep import hold_records
 from lakeplan.sweep.restore import RestoreOptions, restore
-from lakeplan.values.sweep import Status
+from lakeplan.values.simulation import Status
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
 

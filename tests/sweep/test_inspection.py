@@ -41,18 +41,12 @@ from lakeplan.sweep.ports import HIDDEN, Site
 from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark
 from lakeplan.values import progress
 from lakeplan.values.branches import LiveBranch
-from lakeplan.values.desired import (
-    BranchRule,
-    Cleared,
-    DesiredRepository,
-    GcDesired,
-    ServerConfig,
-    Source,
-)
+from lakeplan.values.desired import BranchRule, Cleared, DesiredRepository, GcDesired, ServerConfig, Source
 from lakeplan.values.pins import Kept, pin_name
 from lakeplan.values.repository import Branch, Refs, Repository, StoredObject, Tag
 from lakeplan.values.rules import NO_RULES, GcRules
-from lakeplan.values.sweep import HeldCommit, Hold, Part, SweepSettings, UncommittedRun
+from lakeplan.values.simulation import Part, UncommittedRun
+from lakeplan.values.sweep import HeldCommit, Hold, SweepSettings
 from tests.retention.conftest import draw_refs
 
 NOW = datetime(2022, 3, 31, 12, tzinfo=timezone.utc)

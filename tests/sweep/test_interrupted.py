@@ -20,7 +20,8 @@ from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.records import may_delete, read_summary
 from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.values.repository import StoredObject
-from lakeplan.values.sweep import Deletion, Status, StoreFacts
+from lakeplan.values.simulation import Status
+from lakeplan.values.sweep import Deletion, StoreFacts
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, Killed, raising
 from tests.sweeping.world import SweepWorld

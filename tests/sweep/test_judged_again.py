@@ -18,7 +18,7 @@ from lakeplan.simulation.requests import DeleteRequest, RoundEnd
 from lakeplan.sweep.judge import approve
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.run import HELD_AGAIN, NEVER_NOW
-from lakeplan.values.sweep import Status
+from lakeplan.values.simulation import Status
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld
 

@@ -26,7 +26,7 @@ from lakeplan.sweep.mark_record import Mark, read_mark
 from lakeplan.sweep.records import read_summary
 from lakeplan.sweep.restore import RestoreOptions, restore
 from lakeplan.sweep.service import find_mark, open_mark, purge_all, quarantines
-from lakeplan.values.sweep import Part, Status
+from lakeplan.values.simulation import Part, Status
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, Killed, raising
 from tests.sweeping.world import SweepWorld

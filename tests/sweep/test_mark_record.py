@@ -9,7 +9,8 @@ import pytest
 
 from lakeplan.errors import FormatError
 from lakeplan.sweep.mark_record import read_mark
-from lakeplan.values.sweep import MarkClass, SweepSettings
+from lakeplan.values.simulation import MarkClass
+from lakeplan.values.sweep import SweepSettings
 from tests.sweep.test_official import a_mark
 
 

@@ -9,7 +9,8 @@ import pytest
 from lakeplan.errors import UsageError
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.service import check_allowed
-from lakeplan.values.sweep import Deletion, MarkClass
+from lakeplan.values.simulation import MarkClass
+from lakeplan.values.sweep import Deletion
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore
 from tests.sweeping.world import SweepWorld

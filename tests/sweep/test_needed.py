@@ -14,7 +14,7 @@ from lakeplan.errors import GateRefused, LakeplanError
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep import inspection as module
 from lakeplan.sweep.inspection import Needed, Others, needed_now
-from lakeplan.values.sweep import Marked, Part
+from lakeplan.values.simulation import Marked, Part
 from tests.memory import MemoryState
 
 NOW = datetime(2026, 3, 31, 12, tzinfo=timezone.utc)

@@ -21,7 +21,7 @@ from lakeplan.sweep.ports import Neighbour, Site
 from lakeplan.sweep.run import run_sweep
 from lakeplan.values.desired import Override, ServerConfig, Source, StorageConfig
 from lakeplan.values.repository import Repository
-from lakeplan.values.sweep import Status
+from lakeplan.values.simulation import Status
 from tests.sweeping.lake import Lake, LakeRepository
 from tests.sweeping.world import SweepWorld
 

@@ -20,8 +20,8 @@ from lakeplan.sweep.rules import (
     min_age_seconds,
 )
 from lakeplan.values.rules import GcRules
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import SUPPORTED_BY_OFFICIAL, SWEEP, MarkClass, Marked, SweepSettings, Versions
+from lakeplan.values.simulation import Amount, MarkClass, Marked
+from lakeplan.values.sweep import SUPPORTED_BY_OFFICIAL, SWEEP, SweepSettings, Versions
 
 NOW = datetime(2026, 11, 21, tzinfo=timezone.utc)
 OBEYED_BY_OFFICIAL = {

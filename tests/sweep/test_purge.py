@@ -40,8 +40,8 @@ from lakeplan.sweep.purge import (
 )
 from lakeplan.sweep.service import purge_all
 from lakeplan.values.repository import StoredObject
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import Deletion, Marked, Part, StoreFacts, SweepSettings, Versions
+from lakeplan.values.simulation import Amount, Marked, Part
+from lakeplan.values.sweep import Deletion, StoreFacts, SweepSettings, Versions
 from tests.sweeping.plain import PlainSweeper
 from tests.sweeping.stores import (
     QUARANTINE_PREFIX,

@@ -34,7 +34,8 @@ from lakeplan.sweep.ports import RefsMemory
 from lakeplan.sweep.records import load_approval
 from lakeplan.sweep.run import HELD_AGAIN, check_may_run, run_sweep
 from lakeplan.values.repository import Refs, Repository
-from lakeplan.values.sweep import Status, StoreFacts, UncommittedRun
+from lakeplan.values.simulation import Status, UncommittedRun
+from lakeplan.values.sweep import StoreFacts
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FaultyStore, raising
 from tests.sweeping.world import SweepWorld

@@ -37,9 +37,8 @@ from lakeplan.sweep.inspection import Needed
 from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.restore import NAMED, RestoreOptions, restore
 from lakeplan.values.repository import StoredObject
-from lakeplan.values.simulation import Amount
+from lakeplan.values.simulation import Amount, Marked, Part, Status
 from lakeplan.values.sweep import GONE as GONE_BEFORE
-from lakeplan.values.sweep import Marked, Part, Status
 from tests.memory import MemoryState
 from tests.sweeping.stores import (
     MARK_PREFIX,

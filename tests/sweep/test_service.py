@@ -45,8 +45,8 @@ from lakeplan.sweep.service import (
 from lakeplan.values.plan import Bit
 from lakeplan.values.records import utc_text
 from lakeplan.values.shown_records import Records, object_digests, packed
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import MarkClass, Part, SweepSettings
+from lakeplan.values.simulation import Amount, MarkClass, Part
+from lakeplan.values.sweep import SweepSettings
 from tests.memory import MemoryState
 from tests.sweep.test_official import NOW, a_mark
 

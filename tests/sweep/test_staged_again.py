@@ -9,7 +9,7 @@ from lakeplan.errors import LakeplanError
 from lakeplan.sweep import inspection
 from lakeplan.sweep.inspection import needed_now
 from lakeplan.sweep.run import HELD_AGAIN, UNLISTED
-from lakeplan.values.sweep import Status
+from lakeplan.values.simulation import Status
 from tests.old_servers import resolve_like_old_servers
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.world import SweepWorld

@@ -13,7 +13,7 @@ from lakeplan.formats.namespace import RULES_KEY
 from lakeplan.simulation.requests import DeleteRequest, RoundEnd
 from lakeplan.sweep.mark_record import Mark, read_mark
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
-from lakeplan.values.sweep import Status
+from lakeplan.values.simulation import Status
 from tests.sweeping.lake import LakeRepository
 from tests.sweeping.stores import FakeTime
 from tests.sweeping.world import SweepWorld

@@ -21,8 +21,8 @@ from lakeplan.simulation.runners import SPARK, Runners
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.rounds import PartSweeper, SparkWorkers
-from lakeplan.values.simulation import RunnerChoice
-from lakeplan.values.sweep import MarkClass, Marked, Status, Versions
+from lakeplan.values.simulation import MarkClass, Marked, RunnerChoice, Status
+from lakeplan.values.sweep import Versions
 from tests.golden_marks import PREFIX, active, addresses, mark_request
 from tests.storage_servers import bucket_url, give_workers_the_environment
 

@@ -19,8 +19,8 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep import rounds
 from lakeplan.sweep.rounds import PartSweeper, ThreadWorkers
 from lakeplan.values.progress import Step
-from lakeplan.values.simulation import RunnerChoice
-from lakeplan.values.sweep import Part, Versions
+from lakeplan.values.simulation import Part, RunnerChoice
+from lakeplan.values.sweep import Versions
 
 SWEEP = "_lakeplan/sweeps/m/"
 WAIT = 30.0

@@ -31,8 +31,8 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.deleting import Waiting, delete_all, sweep_parts
 from lakeplan.sweep.rules import Throttle
 from lakeplan.values.repository import Entry, StoredObject
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import Deletion, MarkClass, Marked, Part, PartResult
+from lakeplan.values.simulation import Amount, MarkClass, Marked, Part, PartResult
+from lakeplan.values.sweep import Deletion
 
 
 @dataclass

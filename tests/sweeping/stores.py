@@ -16,7 +16,8 @@ from lakeplan.formats.namespace import part_id, result_key
 from lakeplan.stores.open import open_sweep_store
 from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep.deleting import Waiting
-from lakeplan.values.sweep import Deletion, MarkClass, Part
+from lakeplan.values.simulation import MarkClass, Part
+from lakeplan.values.sweep import Deletion
 
 MARK_PREFIX = "_lakeplan/marks/m1/"
 SWEEP_PREFIX = "_lakeplan/sweeps/m1/"

@@ -23,7 +23,7 @@ from lakeplan.simulation.marking import StepMarker
 from lakeplan.simulation.requests import Facts, ForeignRanges, Marker, MarkRequest, RecheckRequest
 from lakeplan.values.repository import Entry
 from lakeplan.values.rules import GcRules
-from lakeplan.values.sweep import Part
+from lakeplan.values.simulation import Part
 from tests.simulation.namespaces import (
     NOW,
     SERVER_URL,

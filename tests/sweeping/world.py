@@ -36,7 +36,8 @@ from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import ServerConfig
 from lakeplan.values.progress import Silent
 from lakeplan.values.repository import Repository
-from lakeplan.values.sweep import SweepSettings, UncommittedRun
+from lakeplan.values.simulation import UncommittedRun
+from lakeplan.values.sweep import SweepSettings
 from tests.sweeping.lake import Lake
 from tests.sweeping.plain import PlainMarker, PlainSweeper
 from tests.sweeping.stores import TimedStore

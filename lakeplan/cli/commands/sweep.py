@@ -49,7 +49,8 @@ from lakeplan.sweep.records import StoredMark, list_marks, may_delete, read_summ
 from lakeplan.sweep.restore import RestoreOptions
 from lakeplan.sweep.restore import restore as bring_back
 from lakeplan.sweep.run import SweepEnd, close_sweep, run_sweep
-from lakeplan.values.sweep import OFFICIAL_ENGINE, MarkClass, SweepSettings
+from lakeplan.values.simulation import MarkClass
+from lakeplan.values.sweep import OFFICIAL_ENGINE, SweepSettings
 from lakeplan.values.units import count_of, parse_percent
 
 DEPTH = 1

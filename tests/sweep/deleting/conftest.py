@@ -14,7 +14,8 @@ from lakeplan.errors import LakeplanError
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings
 from lakeplan.sweep import deleting
 from lakeplan.sweep.deleting import sweep_parts
-from lakeplan.values.sweep import MarkClass, Part, PartResult, Versions
+from lakeplan.values.simulation import MarkClass, Part, PartResult
+from lakeplan.values.sweep import Versions
 from tests.sweeping.stores import (
     MARK_PREFIX,
     QUARANTINE_PREFIX,

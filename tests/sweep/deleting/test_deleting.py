@@ -21,17 +21,8 @@ from lakeplan.formats.namespace import begun_key, result_key
 from lakeplan.sweep import deleting
 from lakeplan.sweep.deleting import GONE_AFTER, NOT_LISTED, SAMPLE
 from lakeplan.values.repository import StoredObject
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import (
-    CHANGED,
-    GONE,
-    Deletion,
-    MarkClass,
-    PartResult,
-    Status,
-    StoreFacts,
-    Versions,
-)
+from lakeplan.values.simulation import Amount, MarkClass, PartResult, Status
+from lakeplan.values.sweep import CHANGED, GONE, Deletion, StoreFacts, Versions
 from tests.sweep.deleting.conftest import CUTOFF, SETTINGS, Sweep, ends
 from tests.sweeping.stores import (
     MARK_PREFIX,

@@ -14,8 +14,8 @@ from lakeplan.formats.marks import write_results
 from lakeplan.formats.namespace import begun_key, result_key
 from lakeplan.sweep import deleting
 from lakeplan.sweep.deleting import BROUGHT_BACK
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import CHANGED, GONE, Deletion, Status
+from lakeplan.values.simulation import Amount, Status
+from lakeplan.values.sweep import CHANGED, GONE, Deletion
 from tests.sweep.deleting.conftest import CUTOFF, SETTINGS, Sweep, ends
 from tests.sweeping.stores import (
     QUARANTINE_PREFIX,

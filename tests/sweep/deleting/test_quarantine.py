@@ -13,16 +13,10 @@ from lakeplan.errors import StorageError
 from lakeplan.formats.namespace import copied_key
 from lakeplan.sweep import deleting
 from lakeplan.values.repository import StoredObject
-from lakeplan.values.simulation import Amount
-from lakeplan.values.sweep import GONE, MOVED, Status
+from lakeplan.values.simulation import Amount, Status
+from lakeplan.values.sweep import GONE, MOVED
 from tests.sweep.deleting.conftest import SETTINGS, Sweep, ends
-from tests.sweeping.stores import (
-    QUARANTINE_PREFIX,
-    SWEEP_PREFIX,
-    FaultyStore,
-    put_object,
-    raising,
-)
+from tests.sweeping.stores import QUARANTINE_PREFIX, SWEEP_PREFIX, FaultyStore, put_object, raising
 
 
 class DescribeQuarantine:

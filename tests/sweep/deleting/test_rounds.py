@@ -20,8 +20,7 @@ from lakeplan.stores.protocols import SweepStore
 from lakeplan.sweep import rounds
 from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.rounds import PartSweeper, SparkWorkers, ThreadWorkers, Workers, from_row, to_batch
-from lakeplan.values.simulation import Amount, RunnerChoice
-from lakeplan.values.sweep import Status
+from lakeplan.values.simulation import Amount, RunnerChoice, Status
 from tests.sweep.deleting.conftest import SETTINGS, Sweep
 from tests.sweeping.stores import MARK_PREFIX, QUARANTINE_PREFIX, SWEEP_PREFIX, FaultyStore, raising
 
