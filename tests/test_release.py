@@ -66,7 +66,11 @@ def it_pins_every_action_by_commit_and_says_which_version_that_is() -> None:
 
 
 def it_checks_that_the_tag_is_the_version(tmp_path: Path) -> None:
-    [step] = [step for step in jobs()["build"]["steps"] if step.get("name") == "The tag is the version"]
+    [step] = [
+        step
+        for step in jobs()["build"]["steps"]
+        if step.get("name") == "Check that the tag matches the version"
+    ]
     (tmp_path / "pyproject.toml").write_text('[project]\nversion = "0.2.0"\n')
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for tag, code in (("v0.2.0", 0), ("v0.2.1", 1)):
