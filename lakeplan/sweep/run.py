@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Literal
 
 from lakeplan.branches.pin_records import check_pins
@@ -137,6 +136,12 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
         runner.read_records()
         if mark.settings.engine == "builtin":  # lakeFS's own job deletes a whole mark or nothing
             runner.try_failed_again()
+
+        def check() -> None:
+            check_still_approved(stored, approval, ports, run)
+            # The inspection may have read rules that somebody has just lowered.
+            check_round(site, mark, approval, ports, by_text(run))
+
         before, began = -1, ports.now()
         journal: RunJournal | None = None
         deleted_some = False
@@ -155,10 +160,8 @@ def run_sweep(site: Site, stored: StoredMark, ports: SweepPorts, run: Run) -> Sw
                 break
             try:
                 lease.renew()
-                if runner.inspections:
-                    check_round(site, mark, approval, ports, by_text(run))
                 journal = journal or _begun(sweep_journal(stored, approval, ports, run), mark)
-                round_end = runner.round(left, partial(check_still_approved, stored, approval, ports, run))
+                round_end = runner.round(left, check)
             except LakeplanError as error:
                 if not runner.results and not deleted_some:
                     if journal is not None:

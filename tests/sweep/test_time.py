@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from lakeplan.errors import ClockSkew, FormatError, GateRefused, LakeplanError, StalePlan, StoreBusy
 from lakeplan.formats.namespace import RULES_KEY
 from lakeplan.simulation.requests import DeleteRequest, RoundEnd
+from lakeplan.sweep import run
 from lakeplan.sweep.mark_record import Mark, read_mark
 from lakeplan.values.rules import NO_RULES, GcRules, RulesBefore
 from lakeplan.values.simulation import Status
@@ -232,6 +234,22 @@ class DescribeSettling:
         world.lake.clock.advance(hours=1)
         applied(world, repo, GcRules(7), GcRules(8))
         world.run(settled)
+
+    def it_notices_rules_that_are_lowered_while_other_repositories_are_read(
+        self, world: SweepWorld, repo: LakeRepository, settled: Mark, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.lake.clock.advance(hours=1)
+        applied(world, repo, GcRules(7), GcRules(365))
+        read = run.all_others
+
+        def lower_meanwhile(*arguments: Any, **more: Any) -> Any:
+            repo.set_rules(7)
+            return read(*arguments, **more)
+
+        monkeypatch.setattr(run, "all_others", lower_meanwhile)
+        with pytest.raises(GateRefused, match="retention was shortened less than"):
+            world.run(settled)
+        assert {*world.going(settled)} <= {*repo.stored()}
 
     def it_counts_a_run_from_its_end(self, world: SweepWorld, repo: LakeRepository, settled: Mark) -> None:
         """It began before the rules were last seen, and wrote them after."""
