@@ -176,7 +176,7 @@ def _checked(rules: GcRules) -> GcRules:
         branches = {branch: index(days) for branch, days in rules.branches.items()}
         return rules_from_body(GcRules(index(rules.default_retention_days), branches).to_body())
     except (TypeError, ValueError) as error:
-        raise UsageError(f"impossible GC rules: {error}", hint="Use days that are integers.") from None
+        raise UsageError(f"invalid GC rules: {error}", hint="Use days that are integers.") from None
 
 
 def read_refs(namespace: str, *, endpoint_url: str | None = None, region: str | None = None) -> Refs:
@@ -300,7 +300,8 @@ def simulate(
     sets += [] if compare is None else [RuleSet(COMPARE, _checked(compare))]
     if min(options.min_age, options.max_uncommitted_age) < timedelta():
         raise UsageError(
-            "min_age and max_uncommitted_age must not be negative", hint="Use timedelta(days=1)."
+            "min_age and max_uncommitted_age must not be negative",
+            hint="Use a duration of zero or more, for example timedelta(days=1).",
         )
     request = SimulateRequest(
         rule_sets=tuple(sets),

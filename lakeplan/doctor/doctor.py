@@ -233,7 +233,7 @@ def _owner(store: SweepStore, server: ServerConfig, desired: DesiredRepository) 
     if owner != (server.endpoint_url, desired.name):
         text = f"the namespace belongs to repository {owner[1]} on the server {owner[0]}"
         return Check(name, "fail", text, hint)
-    return Check(name, "ok", "names this server and repository")
+    return Check(name, "ok", "identifies this server and repository")
 
 
 def _others(reader: LakeFSReader, others: list[str]) -> Check:
@@ -396,10 +396,10 @@ def _check_server(
     yield Check("credentials", "ok", "found; their values are not shown")
     if unbound := ports.bound(server):
         text = (
-            "the credentials are not bound to an address, so a changed endpoint_url in the tree would"
-            " receive them"
+            "the credentials are not bound to an address, so they would be sent to any new endpoint_url in"
+            " the tree"
         )
-        yield Check("binding", "warn", text, f"Set {unbound}. It is required without a terminal.")
+        yield Check("binding", "warn", text, f"Set {unbound}. It is required if there is no terminal.")
     else:
         yield Check("binding", "ok", "the credentials are bound to the endpoint_url in the tree")
     try:

@@ -272,7 +272,7 @@ class _Reader:
         if len(self._problems) > self._before:
             return
         if not self._budget.add(drawing, expected):
-            text = "the tests are too large; draw fewer commits, branches, tags or objects"
+            text = "the tests are too large; use fewer commits, branches, tags or objects"
             self._add(self._node.source, (), text)
             return
         try:

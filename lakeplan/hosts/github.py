@@ -448,13 +448,13 @@ def check_member(host: GitHub, asked: Asked, team: str | None, token: str) -> No
     """Raise NotAllowed unless the person is in ``team``, which the tree on the default branch names."""
     if team is None or not _TEAM.fullmatch(team):
         raise NotAllowed(
-            "the tree does not name a team that may approve marks",
+            "the tree does not specify a team that can approve marks",
             hint="Add `approvers: ORGANIZATION/TEAM` to lakeplan.yaml in a pull request.",
         )
     if not token:
         raise NotAllowed(
             "lakeplan has no token to read the members of the team",
-            hint="Set the secret LAKEPLAN_TEAM_TOKEN to a token that may read the organization's members.",
+            hint="Set the secret LAKEPLAN_TEAM_TOKEN to a token that can read the organization's members.",
         )
     if not host.is_in_team(asked.login, team, Secret(token)):
         raise _stranger(f"only members of {team} can approve marks")
@@ -482,8 +482,7 @@ def check_merge(host: GitHub, asked: Asked, commit: str | None) -> Request:
         raise NotAllowed("the comment was written before the pull request was merged", hint="Comment again.")
     if asked.login.lower() in {one.author.lower() for one in requests}:
         raise NotAllowed(
-            "the mark was created from a pull request of the author of this comment, and authors cannot"
-            " approve such marks",
+            "the author of the comment is also the author of the pull request that led to the mark",
             hint="Ask another member of the team to approve the mark.",
         )
     return request

@@ -106,7 +106,8 @@ def render_stale(page: Page, branches: Sequence[BranchEntry], cost: Money, limit
         if len(table.rows) >= MAX_STALE:
             which = f"the {which} that have been idle the longest"
         page.line(
-            Cell(f"{which}, and the committed data that only each keeps (upper bounds)", "bold"), indent=2
+            Cell(f"{which}, and the committed data that each alone keeps (upper bounds)", "bold"),
+            indent=2,
         )
     table.print_on(page, limit, solid=(1,), indent=4)
     page.rest(len(table.rows), limit, indent=4)

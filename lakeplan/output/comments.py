@@ -443,7 +443,7 @@ def _failed(document: Json, limit: int) -> str:
         lines.append(f"- {_names(keys)}{at}: {_brief(reason)}{f' — {_brief(hint)}' if hint else ''}\n")
     if len(groups) > limit:
         lines.append(f"- and {len(groups) - limit:,} more kinds of failure in the plan file\n")
-    return "\n### Failed: not in this plan, so an apply writes nothing here\n\n" + "".join(lines)
+    return "\n### Failed: not in this plan, so an apply does not change them\n\n" + "".join(lines)
 
 
 def _tail(document: Json) -> str:

@@ -549,8 +549,7 @@ def _prefixes(repository: Json) -> Markup | None:
     )
     note = el(
         "p",
-        "The figures of a folder include everything below it. An object with several paths is counted at each"
-        " path.",
+        "A folder's figures include everything in it. An object with several paths is counted at each path.",
     )
     return None if made is None else join([made, note, *more(len(prefixes), len(rows))])
 

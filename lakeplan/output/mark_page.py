@@ -103,8 +103,8 @@ def _prefixes(tree: list[TreeRow], cost: Money) -> html.Section | None:
     rows = [(row, row["depth"]) for row in tree]
     folders = html.table_of("Objects and bytes by prefix", sweep.prefixes_table(rows, cost))
     words = (
-        "The figures of a folder include everything below it. An object with several paths is counted only at"
-        " its first path."
+        "A folder's figures include everything in it. An object with several paths is counted only at its"
+        " first path."
     )
     return html.Section(
         "prefixes", "Prefixes", join([el("p", words, cls="dim"), el("div", folders, cls="folders")])

@@ -68,7 +68,7 @@ def _render_written(page: Page, document: DriftDocument) -> None:
         for r in document["written"]
     ]
     if rows:
-        page.heading("Written into the tree", "review the changes, commit them, then apply")
+        page.heading("Written to the tree", "review the changes, commit them, then apply")
         page.table(("", "", "tree", "", "server", "file"), rows, figures=(2, 4))
     if document["not_written"]:
         page.heading("Not written")

@@ -181,7 +181,7 @@ def _several(values: Sequence[str]) -> str:
     return f"{count_of(len(values), 'branch')}: {names(shown, _NAMES_SHOWN)}"
 
 
-REVIEW_FIRST = "Review these settings first. Gates judge this change by the stricter limits of the two trees."
+REVIEW_FIRST = "Review these settings first. Gates apply the stricter limit of the two trees to this change."
 _SCOPES_SHOWN = 10
 
 

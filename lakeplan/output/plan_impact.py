@@ -447,7 +447,7 @@ def render_failures(page: Page, repositories: Sequence[Json]) -> None:
     grouped."""
     groups = failure_groups(repositories)
     if groups:
-        page.heading("Failed", "not in this plan, so an apply writes nothing here")
+        page.heading("Failed", "not in this plan, so an apply does not change them")
     for (message, where, hint), keys in groups.items():
         place = f"{where}: " if where and where not in keys else ""
         page.failure(Cell(names(keys), "bold"), f"{place}{message}", hint=hint)

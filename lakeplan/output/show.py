@@ -146,8 +146,8 @@ def render_tests(document: PolicyTestDocument, console: Console) -> None:
     page.blank()
     if not document["tests"]:
         page.line(
-            "No tests were found. Draw a history in tests/*.yaml; `lakeplan schema policy-test` prints the"
-            " format."
+            "No tests were found. Describe a history in tests/*.yaml; `lakeplan schema policy-test` prints"
+            " the format."
         )
         return
     summary = f"{count(document['passed'])} passed, {count(document['failed'])} failed"

@@ -384,8 +384,7 @@ def _places_of(row: StoredRow) -> Iterator[Markup]:
     yield el("div", folders, cls="folders")
     left = row.get("prefixes_left_out", 0)
     words = (
-        "The figures of a folder include everything below it. An object with several paths is counted at each"
-        " path."
+        "A folder's figures include everything in it. An object with several paths is counted at each path."
     )
     yield el("p", f"{words} Smaller folders not shown: {count(left)}." if left else words, cls="dim")
 

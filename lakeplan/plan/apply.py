@@ -169,7 +169,7 @@ def apply_plan(
     unseen = record_baselines(agreeing, ports.state, run, plan_ports.connect, at=live.as_of)
     report = write(reviewed, steps, live, run, ports, plan_digest=plan_digest, force=options.force)
     new = () if ports.judge is not None else unjudged(tree.checks, reviewed.gates)[1]
-    later_checks = f"new checks, which did not judge this plan: {', '.join(new)}" if new else ""
+    later_checks = f"new checks, which did not run on this plan: {', '.join(new)}" if new else ""
     note = "; ".join(filter(None, (later_checks, report.note, unseen.note)))
     return replace(report, note=note, planned_again=moved)
 

@@ -260,7 +260,7 @@ class Attempt(ABC, Generic[V]):
         if answer is not None:
             how = f"{how}, and the response to the write was lost ({answer.message})"
         return StalePlan(
-            f"{self.called} {how}: {self.difference()}. Either somebody else or the server changed them",
+            f"{self.called} {how}: {self.difference()}. Either someone else or the server changed them",
             where=self.repository.key,
             hint="Check what the server stores now, then run `lakeplan plan` again.",
         )
@@ -286,7 +286,7 @@ class Attempt(ABC, Generic[V]):
         """The message, outcome and exit code after an error. A value that was read back is applied, whatever
         failed afterwards."""
         if self._written:
-            text = f"{self.called} were written and read back, but could not be recorded: {error}"
+            text = f"{self.called} were written and verified, but could not be recorded: {error}"
             return text, Outcome.APPLIED, int(ExitCode.PARTLY_DONE)
         outcome = Outcome.UNCERTAIN if isinstance(error, WriteUncertain) else Outcome.FAILED
         return str(error), outcome, int(error.exit_code)
@@ -300,7 +300,7 @@ class Attempt(ABC, Generic[V]):
         """The error if another value is stored than when the gates were judged, which ``force`` does not skip
         either: the effect of the write was not judged."""
         return StalePlan(
-            f"somebody else changed {self.called} during this run",
+            f"someone else changed {self.called} during this run",
             where=self.repository.key,
             hint="Run `lakeplan apply` again.",
         )

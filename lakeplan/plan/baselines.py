@@ -213,7 +213,7 @@ def record_sightings(
     if not failed:
         return Recorded(recorded)
     why = f"because the baseline could not be recorded: {next(iter(failed.values()))}"
-    return Recorded(recorded, f"drift may miss edits of {first_of(failed, 1)}, {why}")
+    return Recorded(recorded, f"drift may miss edits to {first_of(failed, 1)}, {why}")
 
 
 def note_baselines(journal: RunJournal, recorded: Recorded, run: Run) -> str:

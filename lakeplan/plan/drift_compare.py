@@ -272,7 +272,7 @@ def record_server_heads(desired: DesiredRepository, reader: LakeFSReader, ports:
     try:
         drop_observed(ports.state, desired.key, ports.run.now())
     except LakeplanError as error:
-        return f"{desired.key}: old records of HEADs could not be removed: {error}"
+        return f"{desired.key}: old records of HEADs could not be deleted: {error}"
     return ""
 
 

@@ -287,7 +287,7 @@ class PinnedRulesAttempt(RulesAttempt):
         if gone or connection.reader.get_gc_rules(name) != rules:
             what = f"deleted or moved the pin {gone[0]}" if gone else "changed the rules"
             raise StalePlan(
-                f"somebody else {what} during this run",
+                f"someone else {what} during this run",
                 where=self.repository.key,
                 hint="Run `lakeplan plan` again.",
             )
@@ -361,8 +361,7 @@ class PinnedRulesAttempt(RulesAttempt):
             return
         if head != pin.commit_id:
             raise StalePlan(
-                f"somebody else moved the pin {pin.name} to commit {head[:12]}, so lakeplan did not delete"
-                " it",
+                f"someone else moved the pin {pin.name} to commit {head[:12]}, so lakeplan did not delete it",
                 where=self.repository.key,
                 hint="Find out who moved the pin, then delete the pin manually.",
             )

@@ -97,8 +97,8 @@ def stale_reasons(reviewed: RepositoryPlan, live: RepositoryPlan | None, *, chec
     left_out = _left_out(live)
     if left_out:
         reasons.append(
-            "the plan omits branches that have rules on the server and to which patterns give longer"
-            f" retention: {left_out}"
+            "the plan omits branches that have rules on the server and would get longer retention from"
+            f" patterns: {left_out}"
         )
     if (
         reviewed.managed

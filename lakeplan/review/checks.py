@@ -93,7 +93,7 @@ def unjudged(checks: Iterable[Check], gates: Sequence[GateResult]) -> tuple[tupl
 
 def not_yet_judging(check: Check, ref: str) -> GateResult:
     """Return the result of a check that the base at ``ref`` does not have. It judges the next change."""
-    text = f"{_new_since(check)}{ref}, so it does not judge this change"
+    text = f"{_new_since(check)}{ref}, so it is not run on this change"
     return GateResult(CHECK.name, WHOLE_PLAN, GateOutcome.WARNED, text)
 
 

@@ -307,7 +307,9 @@ def _total(writing: list[RepositoryPlan], horizon: Horizon) -> HorizonImpact | N
 # ---- judges
 def _adoption(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:
     if plan.adopted:
-        yield Verdict(GateOutcome.REFUSED, f"the glob {plan.entry!r} newly matches this repository")
+        yield Verdict(
+            GateOutcome.REFUSED, f"the glob {plan.entry!r} matches this repository for the first time"
+        )
 
 
 def _clear(plan: RepositoryPlan, _: Safety) -> Iterator[Verdict]:

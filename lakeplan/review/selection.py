@@ -174,7 +174,7 @@ def _on_branch(error: NotFound, refs: Refs, commit_id: str) -> LakeplanError:
     return error.replaced(
         message=f"branch {branch} is at commit {commit_id[:12]}: {error.message}",
         hint="If this error persists for ten minutes, delete the branch. lakeFS created it at a commit that"
-        " does not exist, and a collection by lakeFS would crash the server.",
+        " does not exist, and lakeFS garbage collection would crash the server.",
     )
 
 

@@ -106,7 +106,9 @@ TREE = (
     Setting(
         "name",
         "name",
-        unordered("repositories claimed by a tree with the new name count as repositories of this tree"),
+        unordered(
+            "repositories claimed by a tree with the new name are treated as repositories of this tree"
+        ),
     ),
     Setting("approvers", "approvers", unordered("different people could approve marks by a comment")),
 )

@@ -80,7 +80,7 @@ class SettingsCheck:
                 if (text_of(branch) or "").startswith(PREFIX):
                     text = (
                         f"branches whose names begin with {PREFIX} are pins; lakeplan sets their rules, so"
-                        " remove this one"
+                        " remove this rule"
                     )
                     self._problems.add(branch.source, (*here, "branch_id"), text)
             elif pattern is not None:

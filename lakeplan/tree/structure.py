@@ -182,7 +182,7 @@ def _wrong_value(node: Node, schema: dict[str, Any]) -> str:
         return f"{_shown(value)} is text in YAML 1.2; write true or false"
     if isinstance(value, str):
         if "URL" in expected and not {"@", "?"}.isdisjoint(value):
-            return f"expected {expected}; the text is not repeated, because it may contain a secret"
+            return f"expected {expected}; the value is not shown, because it may contain a secret"
         close = nearest(value, [v for v in schema.get("enum", ()) if isinstance(v, str)])
         close = f'"{value}d"' if "pattern" in schema and re.search(schema["pattern"], f"{value}d") else close
         hint = f"; did you mean {close}?" if close else ""

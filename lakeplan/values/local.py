@@ -178,7 +178,7 @@ def safe_environment(environ: Mapping[str, str]) -> dict[str, str]:
     wrong = relative_settings(environ)
     if wrong:
         raise UsageError(
-            "these variables have relative paths, which would load files from the current folder:"
+            "these variables contain relative paths, so programs would load files from the current folder:"
             f" {', '.join(wrong)}",
             hint="Set these variables to absolute paths, or unset them.",
         )

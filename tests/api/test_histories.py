@@ -51,7 +51,7 @@ class DescribeJudge:
     def it_refuses_days_that_no_server_stores(self, days: Any) -> None:
         history = refs(commit("a", 90), commit("b", 40, "a"), main="b")
         for rules in (GcRules(days), GcRules(7, {"main": days})):
-            with pytest.raises(UsageError, match="impossible GC rules: "):
+            with pytest.raises(UsageError, match="invalid GC rules: "):
                 judge(history, rules, NOW)
 
     def it_takes_integers_of_numpy(self) -> None:

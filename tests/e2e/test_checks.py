@@ -304,7 +304,7 @@ class DescribeAPullRequest:
             "  - {name: two, run: [python3, evil.py]}",
         )
         result = plan(site, "--base", "HEAD", "--run-checks")
-        new = "two: python3 evil.py is new since HEAD, so it does not judge this change"
+        new = "two: python3 evil.py is new since HEAD, so it is not run on this change"
         assert gates(result) == {"own: no": "refused", new: "warned"}
         assert not ran.exists()
         assert "check own has changed since HEAD" in str(result.json["warnings"])
@@ -321,7 +321,7 @@ class DescribeAPullRequest:
         assert site.lakeplan("plan", "--base", "HEAD^1", "--format", "json", "--out", file, "-q").code == 0
         done = site.lakeplan("apply", file)
         assert done.code == 0, done.err
-        assert "new checks, which did not judge this plan: two" in " ".join((done.out + done.err).split())
+        assert "new checks, which did not run on this plan: two" in " ".join((done.out + done.err).split())
         assert not ran.exists()
         # A later change of the check's command is not what this plan calls new.
         tree(

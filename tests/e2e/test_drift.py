@@ -234,7 +234,7 @@ def it_says_when_the_baseline_cannot_be_recorded_and_applies_all_the_same(world)
     world.write(".lakeplan/baselines/prod/analytics.json", "{")
     result = world.lakeplan("apply", "--auto-approve")
     assert result.code == 0
-    assert "drift may miss edits of prod/analytics" in " ".join(result.out.split())
+    assert "drift may miss edits to prod/analytics" in " ".join(result.out.split())
     assert world.api.rules("events") == {"*": 30}
 
 
@@ -252,7 +252,7 @@ def it_records_no_baseline_while_the_clock_is_wrong(world, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("lakeplan.cli.process.datetime", Ahead)
         result = world.lakeplan("apply", "--auto-approve")
-        assert "drift may miss edits of prod/analytics" in " ".join(result.err.split())
+        assert "drift may miss edits to prod/analytics" in " ".join(result.err.split())
     world.rules("analytics", 30)
     assert world.lakeplan("apply", "--auto-approve").code == 0
     assert classes(world) == {}

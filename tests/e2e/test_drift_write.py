@@ -116,7 +116,7 @@ def it_writes_all_values_at_once_and_says_which(commented: Any) -> None:
     assert {r.method for r in commented.handle.faults.requests} == {"GET"}
     assert result.code == 0
     shown = " ".join(result.out.split())
-    assert "Written into the tree" in shown
+    assert "Written to the tree" in shown
     assert "prod/analytics branch main 28 days" in shown
     for comment in (line.partition("#")[2] for line in COMMENTED.splitlines() if "# short" not in line):
         assert comment in text(commented)

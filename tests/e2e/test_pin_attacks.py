@@ -140,7 +140,7 @@ class DescribeASecondWriter:
         self.between(world, monkeypatch, "DELETE", lambda: world.api.set_rules(REPOSITORY, 400))
         result = world.lakeplan(("pins", "sync"))
         assert result.code != 0
-        assert "somebody else changed" in " ".join(result.out.split())
+        assert "someone else changed" in " ".join(result.out.split())
         assert world.api.rules(REPOSITORY) == {"*": 400}
 
     def it_keeps_a_pin_whose_tag_somebody_sets_again_before_it_is_deleted(
@@ -200,7 +200,7 @@ class DescribeASecondWriter:
         monkeypatch.setattr(pin_sync, "make_plan", made)
         result = world.lakeplan(("pins", "sync"))
         assert result.code != 0
-        assert "somebody else changed the rules" in " ".join(result.out.split())
+        assert "someone else changed the rules" in " ".join(result.out.split())
         assert set(hidden(world)) == {pinned}
 
     def it_never_takes_a_pin_for_its_own_that_another_state_made_first(self, world, commits, monkeypatch):

@@ -212,7 +212,7 @@ class DescribeApprovers:
 
     @pytest.mark.parametrize("team", [None, "", "data-platform", "org/a/b", "../org/x"])
     def it_needs_a_team_in_the_tree(self, github, team):
-        with pytest.raises(NotAllowed, match="does not name a team"):
+        with pytest.raises(NotAllowed, match="does not specify a team"):
             self.member(github, team=team)
 
     def it_needs_a_token_that_may_read_members(self, fake, github):

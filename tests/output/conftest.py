@@ -199,7 +199,7 @@ def full_plan() -> Plan:
                 "adoption",
                 "prod/raw-landing-zone-eu-central",
                 GateOutcome.OVERRIDDEN,
-                "the glob 'raw-*' newly matches this repository",
+                "the glob 'raw-*' matches this repository for the first time",
                 opens_with="overridden at lakeplan.yaml:30: moved here in March",
             ),
             GateResult(

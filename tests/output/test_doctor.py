@@ -18,9 +18,9 @@ def document() -> dict[str, Any]:
         Check(
             "binding",
             "warn",
-            "the credentials are not bound to an address, so a changed endpoint_url in the tree would"
-            " receive them",
-            "Set LAKEPLAN_PROD_ENDPOINT_URL. It is required without a terminal.",
+            "the credentials are not bound to an address, so they would be sent to any new"
+            " endpoint_url in the tree",
+            "Set LAKEPLAN_PROD_ENDPOINT_URL. It is required if there is no terminal.",
             "server prod",
         ),
         Check(

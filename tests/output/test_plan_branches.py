@@ -129,7 +129,7 @@ def it_shows_what_stale_branches_hold_alone_the_most_first(plans: Any, show: Any
     shown["repositories"][0]["cost_per_gb_month"] = {"amount": 0.1, "currency": "USD"}
     text = show(render_plan, shown, 80)
     part = text[
-        text.index("10 stale branches, and the committed data that only each keeps (upper bounds)") :
+        text.index("10 stale branches, and the committed data that each alone keeps (upper bounds)") :
     ].splitlines()
     assert [line.split()[0] for line in part[3:8]] == [
         "quiet-8",

@@ -89,7 +89,7 @@ class DescribeStaleness:
         before = GcRules(30, {"release-1": 365})
         live = repository(before=before, unexpanded={"release-1": 365, "release-2": 365})
         (found,) = ceiling.stale_reasons(repository(before=before), live, check_etag=True)
-        assert found.endswith("longer retention: release-1")
+        assert found.endswith("longer retention from patterns: release-1")
 
     def it_skips_only_the_etag_when_forced(self):
         assert ceiling.stale_reasons(repository(), repository(before=None), check_etag=False) == []
@@ -148,8 +148,9 @@ class DescribeWhatIsSaidOfAStalePlan:
         assert first == "its configuration in the tree differs from the reviewed one"
         assert second == "the rules that would be written differ from the reviewed ones"
         assert (
-            third == "the plan omits branches that have rules on the server and to which patterns give longer"
-            " retention: a"
+            third
+            == "the plan omits branches that have rules on the server and would get longer retention from"
+            " patterns: a"
         )
         assert fourth.startswith("the rules on the server have changed: their ETag is ")
         assert live.before_etag[:12] in fourth
@@ -173,8 +174,9 @@ class DescribeWhatIsSaidOfAStalePlan:
         live = repository(before=before, unexpanded=dict.fromkeys(names, 90))
         (found,) = self.said(repository(before=before), live)
         assert (
-            found == "the plan omits branches that have rules on the server and to which patterns give longer"
-            " retention: a, b, c, d, e"
+            found
+            == "the plan omits branches that have rules on the server and would get longer retention from"
+            " patterns: a, b, c, d, e"
         )
 
     def it_says_so_when_the_tree_begins_or_ends_to_manage_rules(self):

@@ -334,7 +334,7 @@ class DescribeWhatAGateReports:
     @pytest.mark.parametrize(
         ("changes", "gate", "message"),
         [
-            ({"adopted": True}, "adoption", "the glob 'analytics' newly matches this repository"),
+            ({"adopted": True}, "adoption", "the glob 'analytics' matches this repository for the first time"),
             (
                 {"action": Action.CLEAR},
                 "clear",
