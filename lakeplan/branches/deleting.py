@@ -157,10 +157,10 @@ _KEPT = {
     Keep.DEFAULT_BRANCH: "it is the default branch now",
     Keep.READ_ONLY: "the repository is read-only now",
     Keep.HELD: "a hold now keeps this branch, because another branch or tag was moved or deleted",
-    Keep.OPEN_PULL_REQUEST: "somebody opened a pull request from or into this branch",
+    Keep.OPEN_PULL_REQUEST: "someone opened a pull request from or into this branch",
     Keep.PROTECTED: "a branch protection rule matches it now",
     Keep.NOT_MERGED: "the default branch moved and may no longer contain the commits of this branch",
-    Keep.EXEMPTED: "somebody recorded or removed an exemption for this branch",
+    Keep.EXEMPTED: "someone recorded or removed an exemption for this branch",
     Keep.MIN_KEEP: "min_keep now keeps this branch, because other branches were deleted in the meantime",
 }
 

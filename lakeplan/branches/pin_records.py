@@ -193,12 +193,12 @@ def replace_rules(
     before, after = rules
     reader = connection.reader
     if reader.get_gc_rules(repository) != before:
-        raise StalePlan("somebody else changed the rules during this run", where=where, hint=f"Run {again}.")
+        raise StalePlan("someone else changed the rules during this run", where=where, hint=f"Run {again}.")
     with writing or nullcontext():
         store_rules(connection, repository, after)
     if read_back(lambda: reader.get_gc_rules(repository), lambda now: now == after, sleep) != after:
         raise StalePlan(
-            "the rules on the server differ from those that lakeplan just wrote, so somebody else must have"
+            "the rules on the server differ from those that lakeplan just wrote, so someone else must have"
             " changed them",
             where=where,
             hint=f"Check what the server stores now, then run {again}.",
