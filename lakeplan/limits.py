@@ -145,7 +145,8 @@ URL_CHARACTERS = 16 * KIB
 HOST_ITEMS = 10_000
 """Items of one listing of a host's API: comments, artifacts, pull requests."""
 HOST_COMMITS = 250
-"""Commits of one push whose pull requests are looked up, from the last."""
+"""Commits of one push whose pull requests are looked up, from the last. Those of earlier commits are searched
+among so many pull requests."""
 HOST_REQUESTS = 200
 """Open pull requests that are compared with one another."""
 HOST_REDIRECTS = 3

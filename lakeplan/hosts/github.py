@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -163,21 +164,38 @@ class GitHub:
 
     @reads_answers
     def merged(self) -> list[Request]:
+        pushed = self._pushed()
+        pulls = list(self._newest_closed(pushed[: -limits.HOST_COMMITS]))
+        for commit in pushed[-limits.HOST_COMMITS :]:
+            pulls += [pull for pull in self._pulls_of(commit) if pull["merge_commit_sha"] == commit]
         known: dict[int, Request] = {}
-        for commit in self._pushed():
-            for pull in self._pulls_of(commit):
-                is_merge = pull["merged_at"] and pull["merge_commit_sha"] == commit
-                if is_merge and pull["base"]["ref"] == self._branch:
-                    request = self.request_of(pull)
-                    known.setdefault(request.number, request)
+        for pull in pulls:
+            if pull["merged_at"] and pull["base"]["ref"] == self._branch:
+                request = self.request_of(pull)
+                known.setdefault(request.number, request)
         return list(known.values())
 
     def _pushed(self) -> list[str]:
         """Return the commits of the push, because a merge queue may push the commits of several pull
         requests."""
         listed = [c.get("id") for c in self.event.get("commits") or () if isinstance(c, dict)]
-        commits = [c for c in listed if isinstance(c, str) and COMMIT.fullmatch(c)][-limits.HOST_COMMITS :]
+        commits = [c for c in listed if isinstance(c, str) and COMMIT.fullmatch(c)]
         return commits if self._commit in commits else [*commits, self._commit]
+
+    def _newest_closed(self, commits: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Return the pull requests that commits merged, in their order. A push may have too many commits to
+        look each one up."""
+        if not commits:
+            return []
+        order = {commit: n for n, commit in enumerate(commits)}
+        closed = (
+            f"{self._root}/pulls?state=closed&base={quote(self._branch, safe='')}&sort=updated&direction=desc"
+        )
+        newest = islice(self.client.pages(closed), limits.HOST_COMMITS)
+        return sorted(
+            (pull for pull in newest if pull["merge_commit_sha"] in order),
+            key=lambda pull: order[pull["merge_commit_sha"]],
+        )
 
     def _pulls_of(self, commit: str) -> Iterator[Mapping[str, Any]]:
         return self.client.pages(f"{self._root}/commits/{quote(commit, safe='')}/pulls")

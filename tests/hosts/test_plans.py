@@ -274,6 +274,20 @@ class DescribeGitHub:
         github.event = {"commits": [{"id": "e5" * 20}, {"id": MERGE}, {"id": "$(evil)"}, "evil"]}
         assert [request.number for request in github.merged()] == [9, 7]
 
+    def it_finds_those_of_the_first_commits_of_a_large_push(self, host, github, monkeypatch):
+        monkeypatch.setattr("lakeplan.limits.HOST_COMMITS", 3)
+        first, other = "e5" * 20, "e6" * 20
+        merged = [
+            {**PULL, "number": 4, "merge_commit_sha": other},
+            {**PULL, "number": 5, "merge_commit_sha": first},
+        ]
+        closed = {**PULL, "number": 6, "merge_commit_sha": first, "merged_at": None}
+        host.answers["GET", "/repos/org/trees/pulls"] = [merged[0], closed, merged[1]]
+        for n in range(2):
+            host.answers["GET", f"/repos/org/trees/commits/{f'f{n}' * 20}/pulls"] = []
+        github.event = {"commits": [{"id": id} for id in (first, other, "f0" * 20, "f1" * 20, MERGE)]}
+        assert [request.number for request in github.merged()] == [5, 4, 7]
+
     def it_says_what_the_host_refused_without_the_token(self, github):
         with pytest.raises(HostError) as failed:
             put_comment(github, 7, BODY)
