@@ -301,7 +301,7 @@ EVENTS: dict[str, Callable[[Team, Person], str | None]] = {
     "Ada edits the tree": _edit,
     "pull request 7 is opened": lambda team, person: team.propose(7, "main-90"),
     "pull request 7 is merged": lambda team, person: team.merge(7),
-    "somebody edits the rules": _hand,
+    "someone edits the rules": _hand,
 }
 
 
