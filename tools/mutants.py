@@ -50,9 +50,11 @@ MOST_EQUIVALENT = 3.0
 MODULES = {
     "branches/consequences": ["tests/branches/test_consequences.py", "tests/branches/test_stale.py"],
     "branches/deleting": [
+        "tests/branches/test_deleter.py",
         "tests/branches/test_deleting.py",
         "tests/branches/test_interrupted.py",
         "tests/branches/test_run.py",
+        "tests/branches/test_undo.py",
     ],
     "branches/deletion_records": [
         "tests/branches/test_deletion_records.py",
