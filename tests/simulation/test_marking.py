@@ -215,6 +215,17 @@ def it_names_what_is_held_again_beside_an_address_of_the_same_hash(hidden_by: st
     assert victim in marker.held_again(again, limit=10)
 
 
+def it_deletes_neither_of_two_objects_whose_addresses_share_a_hash(tmp_path: Path) -> None:
+    """What keeps one of them would be taken for the other's."""
+    one = "data/p/one"
+    other = path_with_hash(int(hash_texts([one])[0]))
+    commits = [Snapshot("kept", 1, (), (entry("k", "data/p/k"),))]
+    stored = {key: Stored() for key in (one, other, "data/p/k", "data/p/stray")}
+    site = Site(tmp_path, History(commits, {"main": "kept"}, stored, staged=[]))
+    marker = StepMarker(lambda *_: nullcontext((LocalRunner(1), RunnerChoice(LOCAL, "requested"))))
+    assert site.going(site.mark(marker)) == ["data/p/stray"]
+
+
 def it_says_which_version_was_listed_of_an_object_at_a_path_without_a_hash(tmp_path: Path) -> None:
     """Its entry and what is listed are one pair: a sweep would take the object for a changed one."""
     old = Snapshot("old", 40, (), (entry(path_with_hash(0), "data/p/0"),))
@@ -473,3 +484,19 @@ class DescribeTheParts:
         StepMarker(runner, progress, cache, verify_cache=True)  # type: ignore[arg-type]
         StepMarker(runner, progress)  # type: ignore[arg-type]
         assert given == [(runner, progress, cache, True), (runner, progress, None, False)]
+
+    def it_chooses_a_runner_by_the_rows_that_it_reads(self, site: Site) -> None:
+        rows: list[int] = []
+
+        def open_runner(count: int) -> Any:
+            rows.append(count)
+            return nullcontext((LocalRunner(1), RunnerChoice(LOCAL, "requested")))
+
+        marker = StepMarker(open_runner)
+        marked = site.mark(marker)
+        again = RecheckRequest(
+            site.store, marked.going, PREFIX, SERVER_URL, site.metadata, (), tuple(site.facts)
+        )
+        marker.held_again(again, limit=5)
+        marker.held_again(replace(again, metaranges=(), uncommitted=site.staged), limit=5)
+        assert rows == [0, 4 + 3, 3 + 3, 3]
