@@ -125,16 +125,29 @@ MODULES = {
         "tests/retention/test_server.py",
         "tests/retention/test_strongest.py",
     ],
+    "review/base": ["tests/review/test_base.py", "tests/review/test_weakening.py"],
     "review/ceiling": [
         "tests/review/test_ceiling.py",
         "tests/review/test_details.py",
         "tests/review/test_replanned.py",
+    ],
+    "review/claims": ["tests/review/test_claims.py"],
+    "review/differences": [
+        "tests/review/test_ceiling.py",
+        "tests/review/test_diff.py",
+        "tests/review/test_difference.py",
     ],
     "review/gates": ["tests/review/test_gates.py", "tests/review/test_run_gates.py"],
     "review/strictness": [
         "tests/review/test_strictness.py",
         "tests/review/test_weakened_settings.py",
         "tests/review/test_weaker_later.py",
+    ],
+    "simulation/listings": [
+        "tests/simulation/test_inventory.py",
+        "tests/simulation/test_marking.py",
+        "tests/simulation/test_steps.py",
+        "tests/simulation/test_stored.py",
     ],
     "simulation/marking": ["tests/simulation/test_marking.py"],
     "simulation/verdicts": [
