@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import pytest
 
 from lakeplan.errors import PermissionDenied, ServerUnreachable, StorageError, UnexpectedAnswer
+from lakeplan.plan import writing
 from lakeplan.plan.apply import exit_code_of, report_document
 from lakeplan.plan.attempts import Job, RulesAttempt
+from lakeplan.plan.gather import ENFORCED_BY_LAKEPLAN
 from lakeplan.plan.writing import write
 from lakeplan.review.differences import action_of
 from lakeplan.review.history import find_run
@@ -24,7 +27,16 @@ from lakeplan.state.store import (
     record_forecast,
 )
 from lakeplan.state.sweeps import read_sweeps
-from lakeplan.values.plan import Failure, HorizonImpact, Impact, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.values.plan import (
+    Failure,
+    GateOutcome,
+    GateResult,
+    HorizonImpact,
+    Impact,
+    ImpactStatus,
+    Plan,
+    RepositoryPlan,
+)
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount
@@ -576,3 +588,81 @@ class DescribeWhatWasAttempted:
         record = json.loads(state.read("applied/prod/a.json").data)
         assert "attempts" not in record
         assert record["body"] == A.after.to_body()
+
+
+class DescribeWhatIsReported:
+    def it_is_what_was_not_written_and_why(self, server, state, monkeypatch):
+        server.rules["d"] = GcRules(2)
+        claimed: list[object] = []
+
+        def claim_all(repositories, *more):
+            claimed.append(([r.key for r in repositories], *more))
+            return "no claim"
+
+        monkeypatch.setattr(writing, "claim_all", claim_all)
+        same = repository("d", GcRules(2), GcRules(2), warnings=(ENFORCED_BY_LAKEPLAN,))
+        gone = repository("e", GcRules(2), GcRules(2))
+        newer = replace(A, unexpanded={"main": 9, "new": 30, "dev": 8})
+        extra = repository("x", GcRules(9), GcRules(8))
+        plan, live = a_plan(A, same, gone), a_plan(newer, same, extra, replace(B, unexpanded={}))
+        live = replace(
+            live,
+            allowed=("prod/a=tag-loss",),
+            gates=(GateResult("unmanaged", "plan", GateOutcome.PASSED, "fine"),),
+            repositories=(
+                replace(
+                    newer,
+                    gates=(
+                        GateResult(
+                            "tag-loss", "prod/a", GateOutcome.OVERRIDDEN, "a tag", opens_with="--allow"
+                        ),
+                    ),
+                ),
+                *live.repositories[1:],
+            ),
+        )
+        shown: list[object] = []
+
+        class Shown(Silent):
+            def task(self, text, total):
+                shown.append((text, total))
+                return nullcontext(lambda: shown.append("step"))
+
+        ports = ApplyPorts(lambda _: server, state, Shown())
+        report = write(plan, plan.writes, live, RUN, ports, plan_digest="digest", force=True)
+        assert (report.run_id, ends(report)) == ("run-1", {"prod/a": "applied"})
+        assert report.not_written == ("prod/b", "prod/x")
+        assert report.unexpanded == {"prod/a": ("dev", "new")}
+        assert (report.elsewhere, report.note) == (("prod/d",), "no claim")
+        assert claimed == [(["prod/d"], "", ports.connect, RUN)]
+        assert shown == [("applying", 1), "step"]
+        record = json.loads(state.read("history/run-1.json").data)
+        assert (record["plan_digest"], record["force"], record["plan_as_of"]) == (
+            "digest",
+            True,
+            NOW.isoformat(),
+        )
+        assert record["allowed"] == ["prod/a=tag-loss"]
+        assert record["overridden"] == ["prod/a: gate tag-loss: a tag (--allow)"]
+
+    def it_is_every_newer_branch_without_a_rule(self, server, state):
+        live = a_plan(replace(B, unexpanded={"main": 9}), replace(A, unexpanded={"main": 9}))
+        assert applied(server, state, A, B, live=live).unexpanded == {"prod/b": ("main",)}
+
+
+class DescribePins:
+    """They are written with the rules, or alone if only they change."""
+
+    @pytest.mark.parametrize("planned", [True, False])
+    @pytest.mark.parametrize("again", [True, False])
+    def it_is_one_attempt_with_the_rules(self, monkeypatch, planned, again):
+        monkeypatch.setattr(writing, "PinnedRulesAttempt", lambda job, pins: (job, pins))
+        changes, none = SimpleNamespace(writes=True), SimpleNamespace(writes=False)
+        same = repository("d", GcRules(2), GcRules(2), pins=changes if planned else none)
+        live = replace(same, pins=changes if again else None)
+        ports = ApplyPorts(None, None, Silent(), pins={"prod/a": "pins of a", "prod/d": "pins of d"})
+        job = SimpleNamespace(repository=same, live=live)
+        expected = [(job, "pins of d")] if planned or again else []
+        assert writing._attempts(job, ports) == expected
+        job = SimpleNamespace(repository=A, live=None)
+        assert writing._attempts(job, ports) == [(job, "pins of a")]
