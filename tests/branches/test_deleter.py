@@ -54,6 +54,7 @@ class Case:
         self.staged_now = StagedData()
         self.written_at: datetime | None = None
         self.pin: LakeplanError | None = None
+        self.default_branch = "main"
         self.fresh: Iterator[bool] = iter(())
         self.times: Iterator[datetime] = iter(())
         self.asked: list[Any] = []
@@ -101,7 +102,7 @@ class Case:
         note = self.asked.append
         survey: Any = SimpleNamespace(
             desired=SimpleNamespace(name="lake", policies=(self.policy,)),
-            repository=SimpleNamespace(default_branch="main"),
+            repository=SimpleNamespace(default_branch=self.default_branch),
         )
         keeping: Any = SimpleNamespace(
             keeper=self.keeper,
@@ -224,6 +225,8 @@ class DescribeALostAnswer:
         assert case.end.maybe_deleted is maybe
         assert case.asked.count("delete") == deletions
         assert (lost.message in case.end.message) is (outcome is Outcome.UNCERTAIN)
+        if heads[1:] in ([None], ["c2"]):
+            assert "sleep" not in case.asked, "the first answer proves it"
         assert ("forget" in case.asked) is (deletions == 2)
 
     @pytest.mark.parametrize(
@@ -311,6 +314,23 @@ class DescribeWhatDiffers:
         case.staged_now, case.written_at = ADDED, NOW
         case.policy = Policy("p", ("*",), max_age_seconds=86_400)
         assert case.delete(outlook(ADDED))[0] is Outcome.DELETED
+
+    def it_is_any_newer_object_on_what_is_the_default_branch_now(self, case: Case) -> None:
+        case.staged_now, case.written_at, case.default_branch = ADDED, NOW, "dev"
+        case.policy = Policy("p", ("*",), max_age_seconds=86_400)
+        assert case.delete(outlook(ADDED))[0] is Outcome.WRITTEN
+
+    @pytest.mark.parametrize(
+        ("keep", "message"),
+        [
+            (Keep.HELD, "a hold now keeps this branch, because another branch or tag was moved or deleted"),
+            (Keep.NOT_CROSSED, Keep.NOT_CROSSED.value),
+        ],
+    )
+    def it_is_what_keeps_the_branch_now(self, case: Case, keep: Keep, message: str) -> None:
+        case.keepers = [keep]
+        assert case.delete() == (Outcome.NEWLY_KEPT, False)
+        assert case.end.message == message
 
 
 class DescribeAReviewedPlan:

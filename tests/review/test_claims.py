@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import combinations
+from types import SimpleNamespace
 
 import pytest
 
 from lakeplan.errors import GateRefused, LakeplanError
-from lakeplan.review.claims import CLAIM, check_claims, claim, claims_in, release, take
+from lakeplan.review import claims
+from lakeplan.review.claims import CLAIM, check_claims, claim, claim_all, claims_in, release, take
 from lakeplan.review.run import Run
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -32,14 +35,17 @@ class _Client:
         self.reader = self.metadata_writer = self
 
     def metadata(self, repository: str) -> Mapping[str, str]:
+        assert repository == "repo"
         self._turn()
         return dict(self._server.values)
 
     def set_metadata(self, repository: str, values: Mapping[str, str]) -> None:
+        assert repository == "repo"
         self._turn()
         self._server.values |= values
 
     def delete_metadata(self, repository: str, keys: Sequence[str]) -> None:
+        assert repository == "repo"
         self._turn()
         for key in keys:
             self._server.values.pop(key, None)
@@ -118,6 +124,75 @@ def it_counts_any_key_of_its_kind_as_a_claim():
             check_claims({CLAIM + name: "x"}, "a", "prod/repo")
         with pytest.raises(GateRefused):
             check_claims({CLAIM + name: "x"}, "", "prod/repo")
+
+
+def it_says_who_has_a_repository_and_what_to_do():
+    claimed = dict.fromkeys([f"{CLAIM}{n}" for n in "gfedcba"], "x")
+    with pytest.raises(GateRefused, match=r"repository: 'a', 'b', 'c', 'd', 'e'$") as caught:
+        check_claims(claimed, "", "prod/re po")
+    named = " If this is the same tree, add its name to lakeplan.yaml (`name: …`)."
+    assert caught.value.where == "prod/re po"
+    assert "`lakeplan claim --take 'prod/re po'`" in caught.value.hint
+    assert caught.value.hint.endswith(named)
+    assert "Exclude" in caught.value.hint
+    with pytest.raises(GateRefused) as caught:
+        check_claims(claimed, "a", "prod/repo")
+    assert named not in caught.value.hint
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def it_names_the_repository_that_another_tree_has(when):
+    server = Server()
+
+    def turn() -> None:
+        if when == "before" or CLAIM + "a" in server.values:
+            server.values[CLAIM + "b"] = "x"
+
+    client = server.as_seen_by(turn)
+    with pytest.raises(GateRefused) as caught:
+        claim("repo", "prod/repo", "a", client, RUN)
+    assert caught.value.where == "prod/repo"
+    assert claims_in(server.values) == ("b",)
+
+
+def it_reads_a_claim_again_that_a_cache_does_not_show_yet():
+    server = Server()
+    client, stale = server.as_seen_by(), [{}, {}]
+    read = client.metadata
+    client.metadata = lambda repository: stale.pop() if stale else read(repository)  # type: ignore[method-assign]
+    assert claim("repo", "prod/repo", "a", client, RUN)
+    assert stale == []
+    client, slept = server.as_seen_by(), []
+    del server.values[CLAIM + "a"]
+    assert claim("repo", "prod/repo", "a", client, replace(RUN, sleep=slept.append))
+    assert slept == [], "the first answer has it"
+
+
+def it_claims_what_needs_no_write_and_says_what_it_could_not_claim(monkeypatch):
+    asked = []
+
+    def one(*args):
+        asked.append(args)
+        if args[0] in failing:
+            raise LakeplanError("denied")
+
+    def all_of(tree, *names):
+        asked.clear()
+        listed = [SimpleNamespace(name=n, key=f"prod/{n}", server="prod", failure=None) for n in names]
+        broken = SimpleNamespace(failure="unreachable")
+        return claim_all([broken, *listed], tree, lambda server: f"client of {server}", RUN)
+
+    monkeypatch.setattr(claims, "claim", one)
+    failing = set()
+    assert all_of("a", "x", "y") == ""
+    assert asked == [(n, f"prod/{n}", "a", "client of prod", RUN) for n in ("x", "y")]
+    assert (all_of("", "x"), asked) == ("", [])
+    failing = set("vwxy")
+    text = "could not be claimed for this tree:"
+    assert all_of("a", *"xz") == f"1 repository {text} prod/x: denied"
+    three = "prod/v: denied; prod/w: denied; prod/x: denied"
+    assert all_of("a", *"vwx") == f"3 repositories {text} {three}"
+    assert all_of("a", *"vwxyz") == f"4 repositories {text} {three}, and 1 more"
 
 
 def it_does_not_go_on_when_the_server_forgets_a_claim():

@@ -246,7 +246,7 @@ class DescribeAnOverrideByName:
 
     def it_says_that_a_name_is_on_several_servers(self) -> None:
         with pytest.raises(
-            UsageError, match="b=tag-loss matches 2 repositories on different servers$"
+            UsageError, match=r"b=tag-loss matches 2 repositories on different servers$"
         ) as caught:
             check_allowed(frozenset({"b=tag-loss"}), ["prod/a", "prod/b", "dev/b"])
         assert "--allow prod/b=tag-loss --allow dev/b=tag-loss" in caught.value.hint
