@@ -100,7 +100,7 @@ MODULES = {
         "tests/lakefs/test_pace.py",
         "tests/lakefs/test_transport.py",
     ],
-    "plan/apply": ["tests/plan/test_write.py", "tests/plan/test_write_settings.py"],
+    "plan/apply": ["tests/plan/test_apply.py", "tests/plan/test_write.py"],
     "plan/attempts": ["tests/plan/test_write.py", "tests/plan/test_write_settings.py"],
     "plan/impact": ["tests/plan/test_verdicts.py"],
     "plan/writing": ["tests/plan/test_write.py", "tests/plan/test_write_settings.py"],
