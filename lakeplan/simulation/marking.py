@@ -336,7 +336,7 @@ class Marks:
         }
         keepers = [named[mask] for mask in masks.tolist()]
         maybe_held = np.flatnonzero(objects["seen"].to_numpy() & int(Sighting.HELD | Sighting.ALIAS))
-        for row in maybe_held.tolist() if self.held_prefixes else ():
+        for row in maybe_held.tolist():
             of_row = paths[row].as_py()
             prefixes = [p for p in self.held_prefixes if any(path.startswith(p) for path in of_row)]
             keepers[row] = sorted([*keepers[row], *(f"hold prefix {prefix}" for prefix in prefixes)])

@@ -409,6 +409,35 @@ class DescribeTheParts:
         assert site.going(marked) == ["data/p/a", "data/p/b", "data/p/n"]
         assert [part.name for part in marked.going] == sorted(part.name for part in marked.going)
 
+    def it_has_the_same_objects_however_many_packets_they_came_in(
+        self,
+        site: Site,
+        marker: StepMarker,
+        others: tuple[ForeignRanges, ...],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        at = next(n for n, id in site.last.items() if id == commit_id("old"))
+        every = {"foreign": others[1:], "last_commits_us": {at: 123}}
+        wanted = [self.rows(site, parts) for parts in self.parts_of(site.mark(marker, **every))]
+        monkeypatch.setattr(marking, "ROWS_A_PIECE", 1)
+        monkeypatch.setattr(marking, "PLACES_A_MARK", 1)
+        found = [self.rows(site, parts) for parts in self.parts_of(site.mark(marker, **every))]
+        assert [sorted(map(str, rows)) for rows in found] == [sorted(map(str, rows)) for rows in wanted]
+        assert [len(rows) for rows in found] == [2, 1]
+
+    def parts_of(self, marked: Any) -> tuple[Any, Any]:
+        return marked.going, marked.kept
+
+    def it_names_only_some_paths_of_an_object(
+        self, tmp_path: Path, marker: StepMarker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(marking, "MAX_NAMES", 2)
+        old = Snapshot("old", 40, (), tuple(entry(f"p{n}", "data/p/a") for n in (3, 1, 2)))
+        commits = [old, Snapshot("kept", 1, ("old",))]
+        site = Site(tmp_path, History(commits, {"main": "kept"}, {"data/p/a": Stored()}, staged=[]))
+        (row,) = self.rows(site, site.mark(marker).going)
+        assert row["paths"] == ["p1", "p2"]
+
     def it_names_only_as_many_as_an_inspection_wants_to_know(self, site: Site, marker: StepMarker) -> None:
         marked = site.mark(marker)
         every = tuple(site.facts)
