@@ -173,7 +173,7 @@ def _kept_folder() -> tuple[Path | None, str]:
             return None, f"{folder} is in the tree {tree}"
         folder.mkdir(0o700, parents=True, exist_ok=True)
         if not is_own(folder):
-            return None, f"other users can write to {folder}, or to a folder above it"
+            return None, f"other users can write to {folder}, or to one of its parent folders"
         with tempfile.TemporaryFile(dir=folder):
             return folder, ""
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle

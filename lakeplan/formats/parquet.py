@@ -61,7 +61,7 @@ def open_parquet(data: bytes, *, exact: bool = False) -> pq.ParquetFile:
     }
     metadata = pq.ParquetFile(io.BytesIO(data), **options).metadata
     if metadata.num_rows > limits.PARQUET_ROWS:
-        raise limits.TooLarge(f"it has more than the limit of {limits.PARQUET_ROWS:,} rows")
+        raise limits.TooLarge(f"it has more than {limits.PARQUET_ROWS:,} rows")
     if any(len(group.chunks) != metadata.num_columns for group in groups):
         raise pa.ArrowInvalid("a row group does not have the same number of columns as the file")
     texts = _check_columns(metadata.schema, groups)
@@ -94,9 +94,9 @@ def blame_parquet(name: str, message: str) -> Iterator[None]:
     except (MemoryError, pa.ArrowException, OSError, KeyError, ValueError) as error:
         if isinstance(error, MemoryError) or _NO_THREAD in str(error):
             raise LakeplanError(
-                "the memory or the processes of this machine did not suffice to read the file",
+                "the file could not be read, because this machine ran out of memory or threads",
                 where=name,
-                hint="Run the command where more memory and processes are available. The file may be intact.",
+                hint="Run the command on a machine with more memory, or raise its limit on processes.",
             ) from error
         raise FormatError(message, where=name, hint=HINT, detail=str(error)) from error
 
@@ -105,7 +105,7 @@ def _check_columns(schema: pq.ParquetSchema, groups: list[Group]) -> list[str]:
     """The columns that are texts, which are read as dictionaries. Raises TooLarge, and ArrowInvalid for other
     types, structs and lists of lists, which nobody writes."""
     if len(schema) > limits.PARQUET_COLUMNS:
-        raise limits.TooLarge(f"it has more than the limit of {limits.PARQUET_COLUMNS} columns")
+        raise limits.TooLarge(f"it has more than {limits.PARQUET_COLUMNS} columns")
     columns = [schema.column(i) for i in range(len(schema))]
     for column in columns:
         depth = column.path.count(".")
@@ -116,7 +116,7 @@ def _check_columns(schema: pq.ParquetSchema, groups: list[Group]) -> list[str]:
             raise pa.ArrowInvalid(f"a column has the unsupported type {column.physical_type}")
     lists = [i for i, column in enumerate(columns) if column.max_repetition_level]
     if sum(group.chunks[i].values for group in groups for i in lists) > limits.PARQUET_LISTED:
-        raise limits.TooLarge(f"its lists have more than the limit of {limits.PARQUET_LISTED:,} values")
+        raise limits.TooLarge(f"its lists have more than {limits.PARQUET_LISTED:,} values")
     unpacked = sum(chunk.unpacked for group in groups for chunk in group.chunks)
     limits.check_size(unpacked, limits.PARQUET_UNPACKED_BYTES)
     return [column.path for column in columns if column.physical_type == _TEXT]
@@ -143,7 +143,7 @@ def _check_pages(data: bytes, chunks: list[Chunk]) -> None:
         unpacked += page.unpacked
         limits.check_size(unpacked, limits.PARQUET_UNPACKED_BYTES)
         if pages > limits.PARQUET_PAGES:
-            raise limits.TooLarge(f"it has more than the limit of {limits.PARQUET_PAGES:,} pages")
+            raise limits.TooLarge(f"it has more than {limits.PARQUET_PAGES:,} pages")
         if page.encoding == _DELTA_BYTE_ARRAY:
             raise limits.TooLarge(
                 "its strings are encoded as DELTA_BYTE_ARRAY, whose decoded size cannot be limited"
@@ -204,7 +204,7 @@ def read_parquet(file: pq.ParquetFile) -> pa.Table:
         rows += batch.num_rows
         limits.check_size(size, limits.PARQUET_UNPACKED_BYTES)
         if rows > limits.PARQUET_ROWS:
-            raise limits.TooLarge(f"it has more than the limit of {limits.PARQUET_ROWS:,} rows")
+            raise limits.TooLarge(f"it has more than {limits.PARQUET_ROWS:,} rows")
         batches.append(pa.RecordBatch.from_arrays([_plain(c) for c in batch.columns], schema=schema))
     return pa.Table.from_batches(batches, schema)
 

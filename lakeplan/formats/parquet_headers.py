@@ -194,9 +194,7 @@ class _Reader:
             self.made += size
             if self.made > limits.PARQUET_CHUNKS:
                 most = f"{limits.PARQUET_CHUNKS:,}"
-                raise limits.TooLarge(
-                    f"it has more than the limit of {most} row groups, columns and schema elements"
-                )
+                raise limits.TooLarge(f"it has more than {most} row groups, columns and schema elements")
             return [known.make(self.struct(known, depth)) for _ in range(size)]
         for _ in range(size):
             self.at = self._skip(kind, self.at, depth)

@@ -188,7 +188,7 @@ def _globs(fields: Fields, name: str) -> tuple[str, ...]:
     items = fields.items(name)
     texts = tuple(checked_glob(text, name) for text in items if isinstance(text, str) and text)
     if not texts or len(texts) != len(items):
-        raise Malformed(f"{name} must be a list of names that is not empty")
+        raise Malformed(f"{name} must be a non-empty list of names")
     return texts
 
 

@@ -263,13 +263,15 @@ def check_binding(
             raise CredentialsError(
                 "the address was not approved, so nothing was sent",
                 where=what,
-                hint=f"Answer yes, or set {variable} together with the credentials.",
+                hint="Check the address. If it is correct, run the command again and answer `yes`, or set"
+                f" {variable} to this address where you set the credentials.",
             )
         raise CredentialsError(
             "the address was not confirmed, and there is no terminal to ask for confirmation; nothing was"
             " sent",
             where=what,
-            hint=f"Set {variable} to {shown_url(url)} together with the credentials.",
+            hint=f"If this address is correct, set {variable} to {shown_url(url)} in the environment that"
+            " provides the credentials.",
         )
     normal = normalise_url(url, what=what)
     if normal not in (normalise_url(one, what=variable) for one in several(bound)):

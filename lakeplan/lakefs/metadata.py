@@ -139,7 +139,7 @@ class LakeFSMetadata:
             reason = f"returned status {response.status_code} or incomplete data"
         except (TooSlow, limits.TooLarge) as error:
             self._local.session, self._presign = None, False
-            reason = f"sent too much or too slowly: {error}"
+            reason = f"sent too much data, or sent it too slowly: {error}"
         except (requests.ConnectionError, requests.Timeout) as error:
             self._presign = False
             reason = f"cannot be reached ({type(error).__name__})"

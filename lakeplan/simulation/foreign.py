@@ -159,8 +159,8 @@ class ForeignReader:
                 if not other.may_lack:
                     raise error
                 _log.warning(
-                    "%s; objects that only such files refer to count as not needed, because the gate %s is"
-                    " overridden",
+                    "%s; objects that only such files refer to are treated as not needed, because the gate"
+                    " %s is overridden",
                     error,
                     MISSING_METADATA.name,
                 )

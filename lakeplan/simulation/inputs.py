@@ -103,7 +103,7 @@ def read_refs_dump(namespace: NamespaceReader) -> tuple[RefsDumpIds, Refs]:
         raise LakeplanError(
             f"the refs dump lacks the HEAD of {len(lost)} of its branches: {named}",
             where=where,
-            hint="Commits were created while the dump was written. Run `lakectl refs-dump` again.",
+            hint="Commits were created while the dump was being written. Run `lakectl refs-dump` again.",
         )
     return ids, refs
 
@@ -148,7 +148,10 @@ def iso(us: int) -> str:
 
 _KEYS = {"default_retention_days", "branches"}
 _BRANCH_KEYS = {"branch_id", "retention_days"}
-_EXAMPLE = 'Write {"default_retention_days": 21, "branches": [{"branch_id": "main", "retention_days": 28}]}'
+_EXAMPLE = (
+    'For example, write {"default_retention_days": 21,'
+    ' "branches": [{"branch_id": "main", "retention_days": 28}]}'
+)
 
 
 def read_rules(path: Path | str) -> GcRules:
@@ -293,7 +296,10 @@ class Collected:
     size_bytes: int
 
 
-GONE = "A commit of this repository needs the file, so it is unknown what expires. Restore the file."
+GONE = (
+    "Restore the file. A commit of this repository needs it, and without it lakeplan cannot determine what"
+    " would expire."
+)
 
 
 def collect_ranges(

@@ -325,7 +325,7 @@ def open_inventory(
         raise FormatError(
             f"according to the manifest, its files are in a different bucket, {manifest.destination}",
             where=url,
-            hint="Use the address to which the inventory was delivered.",
+            hint="Use the URL that the inventory was delivered to.",
         )
     if manifest.bucket != source:
         raise LakeplanError(

@@ -82,8 +82,8 @@ def write_archive(target: Path) -> None:
         _end_java()
         if not draft.is_file():
             raise SimulationFailed(
-                "Java did not write the archive of classes",
-                hint="This only affects speed: sessions start as they did before.",
+                "Java did not write the class archive",
+                hint="Spark works without it, but sessions start more slowly.",
             )
         draft.replace(target)
 
@@ -108,7 +108,7 @@ def main() -> int:
     try:
         write_archive(archive_path())
     except (LakeplanError, OSError) as error:
-        sys.stderr.write(f"Spark sessions will start as they did before: {error}\n")
+        sys.stderr.write(f"Spark sessions will not start faster: {error}\n")
         return 1
     return 0
 

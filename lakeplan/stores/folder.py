@@ -89,7 +89,7 @@ class FolderReader(Opened):
             data = file.read()
         if len(data) != status.st_size:
             raise StorageError(
-                f"the file changed while it was read: received {len(data)} of {status.st_size} bytes",
+                f"the file changed while it was being read: received {len(data)} of {status.st_size} bytes",
                 where=where,
                 hint="Run the command again.",
             )
@@ -275,7 +275,7 @@ class FolderStore(BatchDeleter, FolderReader):
                 raise not_equal(source, self._where(target))
         stored = self.stat(target)
         if stored is None:
-            raise error_of(Kind.CONFLICT, self._where(target), message="the copy was removed in the meantime")
+            raise error_of(Kind.CONFLICT, self._where(target), message="the copy was deleted in the meantime")
         return stored
 
     def put(self, key: str, data: bytes) -> None:
@@ -522,8 +522,8 @@ class FolderState(Opened):
             raise
         except TimeoutError:
             raise StorageError(
-                f"the state folder is locked by another process, and was not released within {LOCK_SECONDS}"
-                " seconds",
+                "the state folder is locked by another process, which did not release it within"
+                f" {LOCK_SECONDS} seconds",
                 where=self._where(key),
                 hint="Look for a suspended lakeplan process, for example one that was stopped with Ctrl-Z.",
             ) from None

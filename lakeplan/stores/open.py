@@ -157,7 +157,7 @@ def folder_of(namespace: str, root: str) -> str:
     real = os.path.realpath(top)
     if os.path.commonpath((os.path.realpath(folder), real)) != real:
         raise StorageError(
-            "the namespace leads out of the server's folder through a symbolic link",
+            "a symbolic link in the path of the namespace leads outside the server's folder",
             where=shown_url(namespace),
             hint="Check storages.*.path in the tree.",
         )

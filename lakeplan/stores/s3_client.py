@@ -138,7 +138,7 @@ def rows_of(answer: dict[str, Any]) -> Rows:
     rows: Rows | None = answer.get(ROWS)
     entries = len(answer.get("Contents", ()) if rows is None else rows.keys)
     if answer.get("KeyCount", 0) > entries + len(answer.get("CommonPrefixes", ())):
-        raise ValueError("fewer entries than the page says")
+        raise ValueError("the page has fewer entries than it states")
     if "IsTruncated" not in answer or (answer.get("NextContinuationToken") and not answer["IsTruncated"]):
         raise ValueError("the page does not say whether it is the last")
     if rows is None:

@@ -141,7 +141,7 @@ class BatchDeleter(Opened, ABC):
 
 def not_equal(source: str, where: str) -> StorageError:
     return StorageError(
-        f"the copy of {source} differed from the original, so the copy was removed",
+        f"the copy of {source} differed from the original, so the copy was deleted",
         where=where,
         hint="Run the command again.",
     )
@@ -220,8 +220,7 @@ class ConditionalState(Opened, ABC, Generic[R]):
                 except StorageDenied as error:
                     raise error.replaced(
                         message=(
-                            f"{error.message} during the write test that precedes the first record of"
-                            " the state"
+                            f"{error.message} during the write test before the first record of the state"
                         ),
                         hint=(
                             f"{error.hint} To write the state, lakeplan needs permission to list, read,"

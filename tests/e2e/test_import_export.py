@@ -271,7 +271,7 @@ def it_names_the_variable_that_confirms_the_address_of_a_new_state(stored):
     result = stored.lakeplan("import", *endpoint(stored), "--state", url)
     assert result.code == 3
     text = " ".join(result.err.split())
-    assert f"nothing was sent. Set LAKEPLAN_STATE_URL to {url} together with the credentials)." in text
+    assert f"nothing was sent. If this address is correct, set LAKEPLAN_STATE_URL to {url} in the" in text
 
 
 def it_says_what_is_missing_when_it_is_interrupted_while_it_records(stored, monkeypatch):

@@ -82,7 +82,7 @@ def it_does_not_call_a_record_damaged_if_memory_is_short(
         raise error
 
     monkeypatch.setattr("lakeplan.formats.marks.read_parquet", read)
-    with pytest.raises(LakeplanError, match="memory or the processes") as raised:
+    with pytest.raises(LakeplanError, match="ran out of memory or threads") as raised:
         read_deleted(record(), name="x")
     assert not isinstance(raised.value, FormatError)
 

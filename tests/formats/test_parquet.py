@@ -185,7 +185,7 @@ def it_refuses_addresses_that_are_not_texts(values: list[object]) -> None:
 
 def it_names_the_limit_of_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PARQUET_LISTED", 2)
-    with pytest.raises(FormatError, match="its lists have more than the limit of 2 values"):
+    with pytest.raises(FormatError, match="its lists have more than 2 values"):
         read_part(parquet(pa.table({"paths": [["a", "b", "c"]]})), name="x", sha256=None)
 
 
@@ -239,7 +239,7 @@ def it_refuses_pages_of_more_values_than_the_footer_says() -> None:
 def it_bounds_the_pages_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     data = parquet(pa.table({"a": list(range(5_000))}), data_page_size=1, write_batch_size=100)
     monkeypatch.setattr(limits, "PARQUET_PAGES", 20)
-    with pytest.raises(limits.TooLarge, match="more than the limit of 20 pages"):
+    with pytest.raises(limits.TooLarge, match="more than 20 pages"):
         open_parquet(data)
 
 

@@ -163,7 +163,7 @@ class DescribeConditions:
         url = f"{gcs_endpoint}/storage/v1/b/{gcs_bucket}/o/repo%2Fdata%2F00"
         other = requests.get(url, timeout=10).json() | {"crc32c": "AAAAAA=="}
         faulty.arm(Rule(Answer(200, json.dumps(other)), method="GET", path="data%2F00$"))
-        with pytest.raises(StorageError, match="differed from the original, so the copy was removed"):
+        with pytest.raises(StorageError, match="differed from the original, so the copy was deleted"):
             full.copy(KEYS[0], "q/00")
         assert keys_of(full, "q/") == set()
 
