@@ -28,6 +28,10 @@ KEY_RATIO = 64
 """Keys share their beginnings: all keys of a block may be this many times as long as the block."""
 TABLE_KEY_BYTES = 512 * MIB
 """All keys of one file."""
+ADDRESS_RATIO = 8
+"""A few addresses are spelled so that they may refer to several objects. All keys that the addresses of one
+file may mean may be this many times as long as the addresses, and always as long as the next limit."""
+ADDRESS_BYTES = 16 * MIB
 MESSAGE_FIELDS = 100_000
 """Fields of one protobuf message, such as a commit with its metadata."""
 INTERVAL_ENTRIES = 1024

@@ -257,12 +257,12 @@ class StepMarker:
             WorkItem(
                 Kind.FOREIGN_RANGE,
                 1,
-                str(number),
+                one.repositories[0],
                 weight=len(one.packed),
                 mask=reduce(or_, (bits.get(_repository(r, bits), 0) for r in one.repositories)),
                 body=one.packed,
             )
-            for number, one in enumerate(packed)
+            for one in packed
         ]
         return [Asking(source, CountsOnly(), items, 0)]
 

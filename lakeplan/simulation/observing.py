@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeplan.errors import SimulationFailed
+from lakeplan import limits
+from lakeplan.errors import FormatError, SimulationFailed
 from lakeplan.formats.collector import read_uncommitted
 from lakeplan.formats.marks import LISTING, MODIFIED_US, read_part
 from lakeplan.formats.namespace import (
@@ -22,8 +23,9 @@ from lakeplan.formats.namespace import (
     normalize,
     possible_keys,
 )
-from lakeplan.formats.range_arrays import Bytes, Hashes, Ints, RangeArrays, hash_texts, unpack_odd
+from lakeplan.formats.range_arrays import Bytes, Hashes, Ints, Odd, RangeArrays, hash_texts, unpack_odd
 from lakeplan.formats.ranges import read_range_arrays
+from lakeplan.formats.wire import LIMIT_HINT
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.simulation.cache import RangeCache
 from lakeplan.simulation.listings import Inventory, candidates, chosen, hash_strings, list_stored, strings_of
@@ -193,7 +195,7 @@ def observe(
             arrays = read_range_arrays(data, name=name, verify_id=verify_id, use_compiled=use_compiled)
             yield of_range(arrays, source)
         case Kind.FOREIGN_RANGE:
-            yield foreign_sightings(iter(unpack_odd(data)), source.addresses)
+            yield foreign_sightings(unpack_odd(data), source.addresses)
         case Kind.LISTED | Kind.MARKED:
             columns = LISTING.names if item.kind is Kind.LISTED else ("address", "size_bytes")
             part = read_part(data, name=name, sha256=item.sort_key.hex(), columns=columns)
@@ -212,8 +214,8 @@ def of_range(arrays: RangeArrays, source: Source) -> Sightings:
     relative = (arrays.address_types == AddressType.RELATIVE) & ~arrays.unusual
     rows = np.flatnonzero(relative)
     codes = arrays.candidates(rows).astype(np.uint8)
-    named = _Named()
     others = np.flatnonzero(~relative)
+    named = _Named(_room(int((arrays.address_end - arrays.address_start)[others].sum())))
     for row, text in zip(others.tolist(), arrays.addresses(others), strict=True):
         inside, may_mean = source.addresses.meaning(text, int(arrays.address_types[row]))
         if inside is not None:
@@ -244,8 +246,10 @@ def of_range(arrays: RangeArrays, source: Source) -> Sightings:
 
 @dataclass
 class _Named:
-    """Rows whose key is not the stored address: the entry's row, the key and the code."""
+    """Rows whose key is not the stored address: the entry's row, the key and the code. ``room``: how many
+    more characters the keys may have. Raises FormatError beyond that."""
 
+    room: int
     rows: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     codes: list[int] = field(default_factory=list)
@@ -254,37 +258,49 @@ class _Named:
         self.rows.append(row)
         self.texts.append(text)
         self.codes.append(int(code))
+        self.room -= len(text)
+        if self.room < 0:
+            raise FormatError(
+                "the addresses in it may refer to more objects than the limit, because of their spelling",
+                hint=LIMIT_HINT,
+            )
 
 
-def foreign_sightings(entries: Iterator[tuple[str, int]], known: Addresses) -> Sightings:
+def _room(size: int) -> int:
+    """How many characters the keys may have that addresses of this size may mean."""
+    return max(limits.ADDRESS_BYTES, limits.ADDRESS_RATIO * size)
+
+
+def foreign_sightings(entries: Sequence[Odd], known: Addresses) -> Sightings:
     """Sightings of other repositories' addresses that are, or may be, in the namespace of ``known``."""
-    keys: list[str] = []
-    codes: list[int] = []
-    for text, kind in entries:
+    named = _Named(_room(sum(len(text) for text, _ in entries)))
+    for row, (text, kind) in enumerate(entries):
         inside, others = known.foreign(text, kind)
         if inside is not None:
-            keys.append(inside)
-            codes.append(int(Code.FOREIGN))
-        keys += others
-        codes += [int(Code.ALIAS)] * len(others)
-    return _without_path(keys, codes)
+            named.add(row, inside, Code.FOREIGN)
+        for other in others:
+            named.add(row, other, Code.ALIAS)
+    return _without_path(named)
 
 
 def _staged(addresses: Sequence[str], known: Addresses) -> Sightings:
     """Sightings of a run's addresses. They are relative. A full one would protect all keys that it may
     mean."""
-    keys = [key for address in addresses for key in known.staged(address)]
-    return _without_path(keys, [int(Code.STAGED)] * len(keys))
+    named = _Named(_room(sum(map(len, addresses))))
+    for row, address in enumerate(addresses):
+        for key in known.staged(address):
+            named.add(row, key, Code.STAGED)
+    return _without_path(named)
 
 
-def _without_path(keys: list[str], codes: list[int]) -> Sightings:
-    hashes = hash_texts(keys)
+def _without_path(named: _Named) -> Sightings:
+    hashes = hash_texts(named.texts)
     return Sightings(
         hashes,
         pairs_of(hashes, np.zeros_like(hashes)),
         np.zeros(hashes.size, np.int64),
-        np.array(codes, np.uint8),
-        _texts_of(pa.array(keys, pa.string())),
+        np.array(named.codes, np.uint8),
+        _texts_of(pa.array(named.texts, pa.string())),
     )
 
 

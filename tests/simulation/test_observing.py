@@ -8,9 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakeplan import limits
 from lakeplan.errors import FormatError, SimulationFailed, StorageError
+from lakeplan.formats.collector import write_uncommitted
 from lakeplan.formats.marks import LISTING, write_part
-from lakeplan.formats.range_arrays import hash_texts
+from lakeplan.formats.range_arrays import hash_texts, pack_odd
+from lakeplan.formats.ranges import write_range
 from lakeplan.simulation import listings, observing
 from lakeplan.simulation.exchange import Packet, PacketKind
 from lakeplan.simulation.marking import list_into_parts
@@ -18,7 +21,7 @@ from lakeplan.simulation.observing import Addresses, Sightings, Source, fetch, o
 from lakeplan.simulation.steps import leaves_of
 from lakeplan.simulation.table import Code
 from lakeplan.simulation.work import Kind, WorkItem, pack
-from lakeplan.values.repository import StoredObject
+from lakeplan.values.repository import AddressType, Entry, StoredObject
 from tests.simulation.worlds import URL, Files, Range, World, alias, inside, items_of, relative
 
 
@@ -195,3 +198,26 @@ def it_says_where_it_reads() -> None:
     assert where_of(source, WorkItem(Kind.LISTING, 0, "data/p/")) == "repo/data/p/"
     with pytest.raises(SimulationFailed, match="no namespace"):
         source.opened()
+
+
+def it_refuses_addresses_that_may_mean_far_more_objects_than_they_are_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A range of 300 KB took 5 GB of memory, and every sweep of the server reads it."""
+    monkeypatch.setattr(limits, "ADDRESS_BYTES", 1_000)
+    crafted, usual = f"s3://any/{'data/' * 60}x", "s3://any/where/data/p/x"
+    source = Source("r", None, Addresses((URL,)), verify_ids=False)  # type: ignore[arg-type]
+
+    def observed(address: str, kind: Kind) -> list[Sightings]:
+        entry = Entry("a", address, AddressType.FULL, 1)
+        data = {
+            Kind.RANGE: lambda: write_range([entry])[1],
+            Kind.FOREIGN_RANGE: lambda: pack_odd([(address, AddressType.FULL)]),
+            Kind.UNCOMMITTED: lambda: write_uncommitted([address], [0]),
+        }[kind]()
+        return list(observe(source, WorkItem(kind, 0, "prod/repo2"), data))
+
+    for kind in (Kind.RANGE, Kind.FOREIGN_RANGE, Kind.UNCOMMITTED):
+        assert sum(seen.hashes.size for seen in observed(usual, kind)) == 1
+        with pytest.raises(FormatError, match="more objects than the limit"):
+            observed(crafted, kind)
