@@ -49,13 +49,7 @@ MOST_EQUIVALENT = 3.0
 
 MODULES = {
     "branches/consequences": ["tests/branches/test_consequences.py", "tests/branches/test_stale.py"],
-    "branches/deleting": [
-        "tests/branches/test_deleter.py",
-        "tests/branches/test_deleting.py",
-        "tests/branches/test_interrupted.py",
-        "tests/branches/test_run.py",
-        "tests/branches/test_undo.py",
-    ],
+    "branches/deleting": ["tests/branches/test_deleter.py", "tests/branches/test_deleting.py"],
     "branches/deletion_records": [
         "tests/branches/test_deletion_records.py",
         "tests/branches/test_interrupted.py",
@@ -125,7 +119,6 @@ MODULES = {
         "tests/retention/test_server.py",
         "tests/retention/test_strongest.py",
     ],
-    "review/base": ["tests/review/test_base.py", "tests/review/test_weakening.py"],
     "review/ceiling": [
         "tests/review/test_ceiling.py",
         "tests/review/test_details.py",
@@ -191,8 +184,11 @@ MODULES = {
     ],
 }
 """What decides about deletion, and the tests that must notice every change of it."""
-ONLY = {"stores/s3": r"ǁS3(Copier|Deleter)ǁ|\.x_"}
-"""The functions of a module that are run and counted, if not all: the others need a server."""
+ONLY = {
+    "branches/deleting": r"ǁDeleterǁ|ǁReviewedBranchǁ|\.x_(is_held_elsewhere|_moved|_after_lost)__",
+    "stores/s3": r"ǁS3(Copier|Deleter)ǁ|\.x_",
+}
+"""The functions of a module that are run and counted, if not all: the others delete nothing."""
 AT_IMPORT = (
     "lakeplan.branches.notices.x__record_of__",
     *(
