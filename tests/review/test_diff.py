@@ -26,6 +26,14 @@ def it_names_every_value_that_differs():
     )
 
 
+def it_names_every_value_of_rules_that_are_set_or_removed():
+    rules = GcRules(21, {"main": 28})
+    named = ("default_retention_days", 21), ("branches/main", 28)
+    assert diff_rules(None, rules) == tuple(ValueChange(path, None, days) for path, days in named)
+    assert diff_rules(rules, None) == tuple(ValueChange(path, days, None) for path, days in named)
+    assert diff_rules(None, None) == diff_rules(rules, rules) == ()
+
+
 def it_tells_add_change_clear_and_none():
     one, two = GcRules(1), GcRules(2)
     assert action_of(None, one) is Action.ADD

@@ -12,11 +12,15 @@ from lakeplan.review.differences import (
     action_of_setting,
     diff_setting,
     is_reordering,
+    item_name,
+    item_values,
+    pair_items,
     same_setting,
     what_changed,
     with_server_ids,
 )
 from lakeplan.values.desired import ObjectRule, Policy, setting_etag
+from lakeplan.values.plan import SettingChange
 from lakeplan.values.rules import Action
 
 DAY = 86400
@@ -149,3 +153,95 @@ def it_says_in_words_what_somebody_changed() -> None:
     assert what_changed(stored, stored[::-1]) == "the order"
     assert what_changed([], [Policy("order", ("n",), DAY)]) == "'order' added"
     assert what_changed(stored, stored) == "its ETag differs, but its content is the same"
+
+
+P = Policy("p", ("a-*",), max_age_seconds=DAY, description="x")
+Q = Policy("q", ("b-*",), max_idle_seconds=2 * DAY)
+RULE = ObjectRule("raw", ("main", "dev", "dev"), "raw/", 30, "y")
+
+
+class DescribeAReordering:
+    @pytest.mark.parametrize(
+        ("stored", "wanted", "only_order"),
+        [
+            ((P, Q), (Q, P), True),
+            ((P, Q), (replace(Q, id=None), replace(P, id=None)), True),
+            ((P, Q), (P, Q), False),
+            ((P, Q), (Q,), False),
+            ((P,), (Q, P), False),
+            ((P, Q), (Q, replace(P, max_age_seconds=2 * DAY)), False),
+            (None, (P,), False),
+            ((P,), None, False),
+            (None, None, False),
+        ],
+    )
+    def it_has_the_same_policies(self, stored: object, wanted: object, only_order: bool) -> None:
+        assert is_reordering(stored, wanted) is only_order  # type: ignore[arg-type]
+
+    def it_is_one_change(self) -> None:
+        names = {"order": "p | q"}, {"order": "q | p"}
+        assert diff_setting((P, Q), (Q, P)) == (SettingChange("order", Action.CHANGE, *names),)
+        named_by_patterns = diff_setting((P, Q), (replace(Q, id=None), P))
+        assert named_by_patterns[0].after == {"order": "b-* | p"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "action"),
+    [
+        ((P,), (P,), Action.NONE),
+        (None, (P,), Action.ADD),
+        ((), (P,), Action.ADD),
+        ((P,), (Q,), Action.CHANGE),
+        ((P,), (), Action.CLEAR),
+        ((P,), None, Action.CLEAR),
+    ],
+)
+def it_says_what_is_written(stored: object, wanted: object, action: Action) -> None:
+    assert action_of_setting(stored, wanted) is action  # type: ignore[arg-type]
+
+
+def it_pairs_policies_by_id_then_by_all_they_say_then_by_their_patterns() -> None:
+    other = replace(P, id=None, description="")
+    older = replace(P, id=None, max_age_seconds=3 * DAY)
+    idle = replace(P, id=None, max_idle_seconds=DAY)
+    stored = (
+        replace(other, id="s1"),
+        replace(older, id="s2"),
+        replace(idle, id="s3"),
+        replace(P, id="s4", patterns=("c",)),
+        Q,
+    )
+    newer = Policy(None, ("c", "c"), max_age_seconds=9 * DAY)
+    wanted = (Q, idle, older, newer, other)
+    pairs = pair_items(stored, wanted)
+    assert pairs == [(Q, Q), (stored[2], idle), (stored[1], older), (stored[3], newer), (stored[0], other)]
+    assert [item.id for item in with_server_ids(wanted, stored)] == ["q", "s3", "s2", "s4", "s1"]
+    assert pair_items((P,), (Q, replace(P, id="n"))) == [(None, Q), (P, replace(P, id="n"))]
+
+
+def it_sends_what_the_tree_says_but_for_ids_that_it_leaves_to_the_server() -> None:
+    assert with_server_ids((replace(P, id="n"), RULE, replace(Q, id=None)), (P, RULE)) == (
+        replace(P, id="n"),
+        RULE,
+        replace(Q, id=None),
+    )
+    assert with_server_ids((RULE,), (replace(RULE, prefix=""),)) == (RULE,)
+
+
+def it_names_every_value_of_an_item() -> None:
+    assert item_values(P) == {"id": "p", "patterns": "a-*", "max_age": "1d", "description": "x"}
+    assert item_values(replace(Q, id=None, patterns=("b", "a", "b"))) == {
+        "patterns": "a, b",
+        "max_idle_age": "2d",
+    }
+    rule = {
+        "id": "raw",
+        "branches": "dev, main",
+        "prefix": "raw/",
+        "expire_after_days": "30",
+        "description": "y",
+    }
+    assert item_values(RULE) == rule
+    assert item_values(replace(RULE, prefix=""))["prefix"] == "everything"
+    assert (item_values(None), item_name(None), item_name(P), item_name(RULE)) == ({}, "", "p", "raw")
+    assert item_name(replace(P, id=None, patterns=("b", "a"))) == "b, a"
