@@ -186,6 +186,7 @@ MODULES = {
 """What decides about deletion, and the tests that must notice every change of it."""
 ONLY = {
     "branches/deleting": r"ǁDeleterǁ|ǁReviewedBranchǁ|\.x_(is_held_elsewhere|_moved|_after_lost)__",
+    "simulation/listings": r"ǁStagedRunǁ|\.x_(?!parse_inventory_url|open_inventory|_manifest|_place_of)",
     "stores/s3": r"ǁS3(Copier|Deleter)ǁ|\.x_",
 }
 """The functions of a module that are run and counted, if not all: the others delete nothing."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -9,20 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.errors import FormatError
-from lakeplan.formats.namespace import is_candidate_key
+from lakeplan.errors import FormatError, LakeplanError, StorageDenied
+from lakeplan.formats.namespace import (
+    GC_UNCOMMITTED_PREFIX,
+    XidSource,
+    is_candidate_key,
+    uncommitted_prefix,
+)
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.simulation import listings
 from lakeplan.simulation.listings import (
+    SECOND_US,
+    StagedRun,
     candidates,
     check_none_nested,
     chosen,
     columns_of,
+    find_run,
     hash_strings,
     is_text,
     list_stored,
     strings_of,
 )
+from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import StoredColumns
 from lakeplan.values.repository import StoredObject
@@ -46,6 +56,75 @@ def it_has_the_hashes_of_texts(keys: list[str]) -> None:
     texts = strings_of(columns_of(objects_of(keys)).keys)
     assert hash_strings(texts).tolist() == hash_texts(texts.to_pylist()).tolist()
     assert hash_strings(texts[1:]).tolist() == hash_texts(texts.to_pylist()[1:]).tolist()
+
+
+def it_is_a_candidate_only_where_a_collector_would_delete() -> None:
+    expected = {
+        "data/a": True,
+        "data/a/b": True,
+        "data/.x": True,
+        "data/x./y": True,
+        "data/\udcff": True,
+        "x": True,
+        "data/": False,
+        "data": True,
+        "data/./x": False,
+        "data/../x": False,
+        "data/a/..": False,
+        "_lakefs/x": False,
+        "other/x": False,
+        "": False,
+    }
+    assert candidates(columns_of(objects_of([*expected])).keys).tolist() == [*expected.values()]
+
+
+def it_hashes_some_texts_of_an_array() -> None:
+    texts = ["a", "", "b" * 40, "data/é", "z"]
+    array = pa.array(texts)
+    for some in (slice(0, 5), slice(1, 4), slice(4, 5), slice(1, 2), slice(2, 2)):
+        assert hash_strings(array[some]).tolist() == hash_texts(texts[some]).tolist()
+    assert hash_strings(pa.array([""])).tolist() == hash_texts([""]).tolist()
+    assert hash_strings(pa.array([], pa.string())).dtype == np.uint64
+
+
+class DescribeTheNewestRun:
+    """``find_run`` at a moment in seconds, where a run began at 1,000."""
+
+    @pytest.fixture
+    def run_id(self) -> str:
+        return XidSource(lambda: 1_000.0, lambda n: b"\x01" * n).descending()
+
+    def find(self, keys: list[str], at: int = 1_100, most: int = 100) -> StagedRun:
+        def list_objects(prefix: str) -> list[StoredObject]:
+            assert prefix == GC_UNCOMMITTED_PREFIX
+            if not keys:
+                raise StorageDenied("no permission")
+            return objects_of(keys)
+
+        reader = SimpleNamespace(list_objects=list_objects, url="s3://b/ns")
+        return find_run(reader, as_of_us=at * SECOND_US, max_age_seconds=most)  # type: ignore[arg-type]
+
+    def it_is_read_with_all_its_files(self, run_id: str) -> None:
+        folder = uncommitted_prefix(run_id)
+        found = self.find([f"{folder}dc0fkmhksdu8jkn5vaj1", f"{folder}dc0fkmhksdu8jkn5vaj0", "_lakefs/other"])
+        assert (found.run_id, found.created_us) == (run_id, 1_000 * SECOND_US)
+        assert found.files == tuple(f"{folder}dc0fkmhksdu8jkn5vaj{n}" for n in (0, 1))
+        assert found.items() == [WorkItem(Kind.UNCOMMITTED, 0, key) for key in found.files]
+
+    def it_is_none_where_nothing_may_be_read_or_is_there(self) -> None:
+        assert self.find([]) == self.find(["_lakefs/other"]) == StagedRun()
+
+    def it_is_refused_if_it_is_too_old(self, run_id: str) -> None:
+        keys = [f"{uncommitted_prefix(run_id)}dc0fkmhksdu8jkn5vaj1"]
+        with pytest.raises(LakeplanError, match="is 0:01:41 old, but the maximum age is 0:01:40") as caught:
+            self.find(keys, at=1_101)
+        assert run_id in caught.value.message
+        assert caught.value.where.endswith(run_id)
+
+    def it_says_what_it_lacks(self, run_id: str) -> None:
+        found = StagedRun(run_id, 1_000)
+        assert found.warnings(1_000) == StagedRun().warnings(1_000) == []
+        assert "is older than the minimum age" in found.warnings(1_001)[0]
 
 
 def it_knows_which_keys_are_text() -> None:
