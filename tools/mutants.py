@@ -50,11 +50,6 @@ MOST_EQUIVALENT = 3.0
 MODULES = {
     "branches/consequences": ["tests/branches/test_consequences.py", "tests/branches/test_stale.py"],
     "branches/deleting": ["tests/branches/test_deleter.py", "tests/branches/test_deleting.py"],
-    "branches/deletion_records": [
-        "tests/branches/test_deletion_records.py",
-        "tests/branches/test_interrupted.py",
-        "tests/branches/test_undo.py",
-    ],
     "branches/keepers": [
         "tests/branches/test_keepers.py",
         "tests/branches/test_staged.py",
@@ -65,12 +60,6 @@ MODULES = {
     "branches/notices": ["tests/branches/test_notice_rules.py"],
     "branches/pin_records": ["tests/branches/test_pin_records.py", "tests/branches/test_pin_release.py"],
     "branches/pins": ["tests/branches/test_pins.py", "tests/branches/test_pin_steps.py"],
-    "branches/run": [
-        "tests/branches/test_deleting.py",
-        "tests/branches/test_interrupted.py",
-        "tests/branches/test_run.py",
-        "tests/branches/test_service.py",
-    ],
     "branches/verdicts": [
         "tests/branches/test_verdicts.py",
         "tests/branches/test_documented.py",
@@ -95,9 +84,7 @@ MODULES = {
         "tests/lakefs/test_transport.py",
     ],
     "plan/apply": ["tests/plan/test_apply.py", "tests/plan/test_write.py"],
-    "plan/attempts": ["tests/plan/test_write.py", "tests/plan/test_write_settings.py"],
     "plan/impact": ["tests/plan/test_verdicts.py"],
-    "plan/writing": ["tests/plan/test_write.py", "tests/plan/test_write_settings.py"],
     "retention/graph": [
         "tests/retention/test_server.py",
         "tests/retention/test_documented.py",
@@ -149,11 +136,6 @@ MODULES = {
         "tests/simulation/test_verdicts.py",
     ],
     "state/clocks": ["tests/state/test_clocks.py"],
-    "state/sweeps": [
-        "tests/sweep/test_purge.py",
-        "tests/sweep/test_record.py",
-        "tests/state/test_damaged_state.py",
-    ],
     "stores/s3": ["tests/stores/test_s3_copying.py", "tests/stores/test_s3_deleting.py"],
     "sweep/deleting": [
         "tests/sweep/deleting/test_batches.py",
@@ -186,10 +168,13 @@ MODULES = {
 """What decides about deletion, and the tests that must notice every change of it."""
 ONLY = {
     "branches/deleting": r"ǁDeleterǁ|ǁReviewedBranchǁ|\.x_(is_held_elsewhere|_moved|_after_lost)__",
+    "plan/apply": r"\.x_(check|_check_gates|check_again|_(in_order|later_branches|moved|not_done)"
+    r"|narrowed|_plan_gates|_refusals|refuse_more|_refuses|_stale|_stale_plan|_with_rules)__",
     "simulation/listings": r"ǁStagedRunǁ|\.x_(?!parse_inventory_url|open_inventory|_manifest|_place_of)",
     "stores/s3": r"ǁS3(Copier|Deleter)ǁ|\.x_",
 }
-"""The functions of a module that are run and counted, if not all: the others delete nothing."""
+"""The functions of a module that are run and counted, if not all: the others delete nothing, or only whole
+runs test them."""
 AT_IMPORT = (
     "lakeplan.branches.notices.x__record_of__",
     *(
