@@ -176,7 +176,7 @@ def _checked(rules: GcRules) -> GcRules:
         branches = {branch: index(days) for branch, days in rules.branches.items()}
         return rules_from_body(GcRules(index(rules.default_retention_days), branches).to_body())
     except (TypeError, ValueError) as error:
-        raise UsageError(f"invalid GC rules: {error}", hint="Use days that are integers.") from None
+        raise UsageError(f"invalid GC rules: {error}", hint="Use a whole number of days.") from None
 
 
 def read_refs(namespace: str, *, endpoint_url: str | None = None, region: str | None = None) -> Refs:

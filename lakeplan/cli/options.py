@@ -312,7 +312,7 @@ def _check_allowed(allow: Sequence[str] | None) -> frozenset[str]:
         if name not in GATES:
             near = difflib.get_close_matches(name, GATES, n=1)
             meant = f"Did you mean {near[0]}? " if near else ""
-            raise UsageError(f"unknown gate {name!r}", hint=f"{meant}The gates are {', '.join(GATES)}.")
+            raise UsageError(f"unknown gate {name!r}", hint=f"{meant}Use one of {', '.join(GATES)}.")
         if not GATES[name].allow:
             raise UsageError(f"--allow cannot override the {name} gate", hint=_IN_THE_TREE)
     return frozenset(allow or ())

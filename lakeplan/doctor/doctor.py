@@ -375,7 +375,7 @@ def _check_spark(run: Callable[[], str], *, asked: bool) -> Check:
         return Check("Java and Spark start", "ok", run())
     except LakeplanError as error:
         failed = _failed("Java and Spark start", error)
-        return failed if asked else replace(failed, result="warn", hint=f"{ONLY_SPARK} {failed.hint}")
+        return failed if asked else replace(failed, result="warn", hint=f"{failed.hint} {ONLY_SPARK}".strip())
 
 
 def _check_server(

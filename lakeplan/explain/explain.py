@@ -314,7 +314,7 @@ def _nothing_at(
         )
     hint = "Check the spelling."
     if everywhere:
-        hint = f"Other commits contain this path. To find them, omit the ref and enter only {subject.text}."
+        hint = f"To find other commits that contain this path, omit the ref and enter only {subject.text}."
     return LakeplanError(f"the object {subject.text!r} does not exist at {subject.ref}", hint=hint)
 
 

@@ -462,7 +462,7 @@ def _named(tree: DesiredTree, repository: str) -> DesiredRepository:
     if len(matching) > 1:
         raise LakeplanError(
             f"{repository!r} is on several servers: {', '.join(d.server for d in matching)}",
-            hint=f"Write {matching[0].key}.",
+            hint=f"Include the server, for example {matching[0].key}",
         )
     return matching[0]
 

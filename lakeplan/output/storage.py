@@ -309,7 +309,7 @@ def _summary(document: StorageDocument) -> html.Section:
     headers = ("repository", *(part_label(name).strip() for name in names))
     totals = (
         ("Stored", [row["stored"] for row in rows], "according to the listing"),
-        ("Kept", [row["held"] for row in rows], "kept by rules, branches or tags"),
+        ("Kept", [row["held"] for row in rows], "by rules, branches or tags"),
         ("Reclaimable now", [row["reclaimable"] for row in rows], "committed, but no longer kept"),
         ("Unreferenced", [row["unreferenced"] for row in rows], "not in any commit"),
         ("Older versions", [row["noncurrent"] for row in rows], "kept by versioned buckets"),

@@ -298,7 +298,7 @@ class PinnedRulesAttempt(RulesAttempt):
             raise GateRefused(
                 f"a branch changed during this run: {loss}",
                 where=self.repository.key,
-                hint="No retention of this repository was shortened. Run `lakeplan plan` again.",
+                hint="Run `lakeplan plan` again. No retention of this repository was shortened.",
             )
         if self._retiring:
             self._confirm_retired(history)

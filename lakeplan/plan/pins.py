@@ -105,8 +105,8 @@ def inspect_pins(
         raise GateRefused(
             f"pins cannot be changed safely: {loss}",
             where=desired.key,
-            hint="Nothing was written. Change the rules first, without the pins, or report this problem"
-            " together with the output of `lakeplan explain` for the commit.",
+            hint="Change the rules first, without the pins, or report this problem together with the output"
+            " of `lakeplan explain` for the commit. Nothing was written.",
         )
     plan = PinsPlan(options.as_of, tuple(_rows(change, record)), tuple(foreign), blocked, desired.pins.max)
     return PinInspection(stored, record, history, change, plan)

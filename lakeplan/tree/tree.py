@@ -93,7 +93,7 @@ class KeyReader:
         written = text_of(given)
         if given is not None and written is not None:
             if prefix is not None and prefix != written:
-                text = f"the key names the server {prefix!r}, but `server` is {written!r}"
+                text = f"the key specifies the server {prefix!r}, but `server` is {written!r}"
                 self._problems.add(given.source, (*path, "server"), text)
                 return None
             return written if self.known_server(written, given.source, (*path, "server")) else None

@@ -389,7 +389,7 @@ class _Builder:
                 source, f"the tag {event.tag} is not supported; a tree can contain only plain values"
             )
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
-            self._stop(source, "this text contains half of a surrogate pair, which is not a character")
+            self._stop(source, "this text contains half of a surrogate pair, which is not a valid character")
         value: Scalar = text
         is_key = bool(self._stack) and self._stack[-1].is_map and not self._stack[-1].has_key
         if plain and not is_key:

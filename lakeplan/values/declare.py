@@ -149,7 +149,7 @@ class SinceMark(Enum):
     GATE = "the mark is checked again with the stricter value, and a gate may refuse it"
     NEW_MARK = "the mark was created with a different value, so a new mark is needed"
     ANY_CHANGE = "any change of the value requires a new mark"
-    PERSON = "an automatic approval no longer counts: a person must approve the mark"
+    PERSON = "an automatic approval is no longer valid: a person must approve the mark"
 
 
 _RECORDED_TYPES: Mapping[str, Any] = {

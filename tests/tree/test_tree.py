@@ -334,7 +334,7 @@ class DescribeServersAndEntries:
         assert "did you mean prod?" in problem("defaults: {server: prof}\n")
 
     def it_refuses_a_key_and_a_server_that_differ(self, problem: Callable[..., str]) -> None:
-        assert "the key names the server 'prod'" in problem(self.TWO, "  prod/data-a: {server: lab}")
+        assert "the key specifies the server 'prod'" in problem(self.TWO, "  prod/data-a: {server: lab}")
 
     def it_finds_a_repository_in_two_files(self, problem: Callable[..., str]) -> None:
         files = {"repositories/b.yaml": "apiVersion: lakeplan/v1\nrepositories: {prod/data-a: {}}\n"}

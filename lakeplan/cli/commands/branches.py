@@ -302,8 +302,8 @@ def check_engines(session: Session, selection: Selection) -> None:
     shown = ", ".join(f"{name}: {engine}" for name, engine in sorted(servers.items())) or "no server"
     raise UsageError(
         f"no selected server has branch_lifecycle.engine: lakeplan ({shown})",
-        hint="With engine: server, the server itself deletes branches. Run `lakeplan apply` to write the"
-        " policies to it.",
+        hint="Run `lakeplan apply` to write the policies to the server. With engine: server, it deletes"
+        " branches itself.",
     )
 
 

@@ -321,7 +321,7 @@ class Pipeline:
             with open(path, "a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            _say(f"Cannot write to the file in {name}: {error.strerror}")
+            _say(f"Cannot write to the file that {name} specifies: {error.strerror}")
 
 
 def split_arguments(text: str) -> list[str]:

@@ -50,7 +50,7 @@ def doctor(
     """Check that a command has everything it needs, and explain how to fix problems.
 
     The checks cover the tree, credentials, server versions and clocks, permissions, stored rules, the state,
-    Java and Spark. If a check fails, the command exits with code 1. Warnings do not count as failures.
+    Java and Spark. If a check fails, the command exits with code 1. Warnings are not failures.
 
     No rules are changed. With --for apply, branches or sweep, doctor writes and deletes one record in the
     state. With --for sweep, it also writes, reads, copies and deletes two small files under _lakeplan/doctor/

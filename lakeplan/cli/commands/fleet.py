@@ -100,7 +100,7 @@ def audit(
     resume: Annotated[Path | None, option("Reuse the results in this earlier JSON report.", "FILE")] = None,
     write: Annotated[
         Path | None,
-        option("Write a tree with the stored rules and branch policies, and correct invalid values.", "DIR"),
+        option("Folder in which to write a tree with the stored rules and branch policies. Invalid values are corrected.", "DIR"),
     ] = None,
     html: Annotated[
         Path | None, option("Also write an HTML page to this file, or - for standard output.", "FILE")
@@ -169,7 +169,7 @@ def check_selected(document: AuditDocument | StorageDocument) -> None:
     if not (document["repositories"] or document["failed"] or document["unfinished"]):
         raise UsageError(
             "no repository is selected",
-            hint="Check the names, and check which repositories these credentials may list.",
+            hint="Check the names, and check that the credentials can list the repositories.",
         )
 
 

@@ -181,7 +181,7 @@ def approve(
     outputs: Annotated[Outputs, options.documents("approval")],
     opening: SessionOptions,
 ) -> int:
-    """Approve a mark, so that `lakeplan sweep run` may delete its objects. This command deletes nothing.
+    """Approve a mark so that `lakeplan sweep run` can delete its objects. This command deletes nothing.
 
     The command first prints what the mark contains, as `lakeplan sweep show` does. With the approval, it
     records a digest of that summary.

@@ -199,7 +199,7 @@ def refuse_a_tree(folder: Path) -> None:
         hint = "Import into another folder and copy what you need. Nothing was written."
         if there == [repositories]:
             again = (
-                "If `repositories` is left over from an interrupted command, remove it and run the command"
+                "If `repositories` is left over from an interrupted command, delete it and run the command"
                 " again."
             )
             hint = f"{again} Otherwise, i{hint[1:]}"
