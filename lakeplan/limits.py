@@ -186,7 +186,7 @@ def parse_json(
     marks = ("[", "{", ",") if isinstance(data, str) else (b"[", b"{", b",")
     opened, separators = sum(map(data.count, marks[:2])), data.count(marks[2])  # type: ignore[arg-type]
     if opened + separators > JSON_VALUES:
-        raise TooLarge(f"it has more than the limit of {JSON_VALUES:,} values")
+        raise TooLarge(f"it exceeds the limit of {JSON_VALUES:,} values")
     try:
         document = json.loads(data, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=pairs)
     except RecursionError:

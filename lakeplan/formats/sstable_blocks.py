@@ -119,7 +119,7 @@ def restart_points(block: bytes) -> tuple[tuple[int, ...], int]:
     if count == 0 or end < 0:
         raise damaged("the restart points of a block do not fit into it")
     if count > limits.TABLE_RECORDS:
-        raise damaged(f"a block has more than the limit of {limits.TABLE_RECORDS:,} restart points")
+        raise damaged(f"a block exceeds the limit of {limits.TABLE_RECORDS:,} restart points")
     points = struct.unpack_from(f"<{count}I", block, end)
     if points[0] != 0 or any(a >= b for a, b in pairwise(points)):
         raise damaged("a block's restart points are out of order")

@@ -130,7 +130,7 @@ def read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     while position < end:
         fields += 1
         if fields > limits.MESSAGE_FIELDS:
-            raise damaged(f"a protobuf message has more than the limit of {limits.MESSAGE_FIELDS:,} fields")
+            raise damaged(f"a protobuf message exceeds the limit of {limits.MESSAGE_FIELDS:,} fields")
         tag = data[position]
         position += 1
         if tag >= 0x80:

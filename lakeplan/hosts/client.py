@@ -111,7 +111,7 @@ class HostClient:
             if len(items) < PAGE and not page.more:
                 return
             if number * PAGE >= most:
-                raise self._failed(f"GET {path}", f"the list has more than the limit of {most:,} items")
+                raise self._failed(f"GET {path}", f"the list exceeds the limit of {most:,} items")
             number += 1
 
     def download(self, path: str) -> bytes:

@@ -349,7 +349,7 @@ def unpacked(data: bytes) -> dict[str, bytes]:
     HostError for an archive that is damaged or too large."""
     try:
         if data.count(_MEMBER) > limits.ARTIFACT_MEMBERS:  # opening it would list them all in memory
-            raise TooLarge(f"it contains more than the limit of {limits.ARTIFACT_MEMBERS} files")
+            raise TooLarge(f"it exceeds the limit of {limits.ARTIFACT_MEMBERS} files")
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             contents = {}
             for member in archive.infolist():

@@ -125,17 +125,17 @@ def parse_json(
 def checked_glob(pattern: str, name: str) -> str:
     """Return the pattern. Raises Malformed if it is longer than a pattern of a tree may be."""
     if len(pattern) > limits.GLOB_CHARACTERS:
-        raise Malformed(f"{name} has more than the limit of {limits.GLOB_CHARACTERS:,} characters")
+        raise Malformed(f"{name} exceeds the limit of {limits.GLOB_CHARACTERS:,} characters")
     return pattern
 
 
 def check_globs(patterns: Sequence[str]) -> None:
     """Raise Malformed for a list with more patterns, or longer ones, than can be compared in short time."""
     if len(patterns) > limits.GLOBS:
-        raise Malformed(f"the list has more than the limit of {limits.GLOBS:,} patterns")
+        raise Malformed(f"the list exceeds the limit of {limits.GLOBS:,} patterns")
     if sum(map(len, patterns)) > limits.SERVER_GLOB_CHARACTERS:
         raise Malformed(
-            f"the patterns in the list have more than the limit of {limits.SERVER_GLOB_CHARACTERS:,}"
+            f"the patterns in the list exceed the limit of {limits.SERVER_GLOB_CHARACTERS:,}"
             " characters in total"
         )
 
@@ -256,7 +256,7 @@ def page_of(fields: Fields, parse: Callable[[Fields], T]) -> Page[T]:
     pagination = Fields.of(fields.data.get("pagination"))
     results = fields.items("results")
     if len(results) > limits.PAGE_ITEMS:
-        raise Malformed(f"a page has more than the limit of {limits.PAGE_ITEMS:,} results")
+        raise Malformed(f"a page exceeds the limit of {limits.PAGE_ITEMS:,} results")
     if pagination.integer("results", len(results)) != len(results):
         raise Malformed(
             f"the page has {len(results)} results, but its pagination states {pagination.integer('results')}"
@@ -387,7 +387,7 @@ def _commit_id(value: object) -> str:
 
 def _bounded(value: str, name: str) -> str:
     if len(value) > limits.KEY_BYTES:
-        raise Malformed(f"{name} has more than the limit of {limits.KEY_BYTES:,} characters")
+        raise Malformed(f"{name} exceeds the limit of {limits.KEY_BYTES:,} characters")
     return value
 
 

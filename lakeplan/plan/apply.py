@@ -419,7 +419,7 @@ def _agreed_since(key: str, config_hash: str, moment: datetime, state: StateRead
     """Which run later had nothing to write, because the server matched another tree, or ""."""
     seen = read_baseline(state, key)[0].values()
     run = next((s.run_id for s in seen if s.at > moment and s.config_hash != config_hash), "")
-    return run and f"run {run} has found that the server matches another version of the tree"
+    return run and f"run {run} found that the server already matches another version of the tree"
 
 
 def _stale_plan(reasons: list[str], more: str = "") -> StalePlan:

@@ -175,7 +175,7 @@ def _command(check: Check, place: Place, path: str) -> list[str]:
         if os.path.isabs(word) and not place.may_use(word):
             raise _Failed(f"{word} is an absolute path into the checkout under review; make it relative")
         if os.path.normpath(word).partition(os.sep)[0] == os.pardir:
-            raise _Failed(f"{word} leads out of the tree")
+            raise _Failed(f"{word} points outside the tree")
     if "/" not in name:
         executable = shutil.which(name, path=_search_path(place, path))
         if executable is None:
@@ -183,7 +183,7 @@ def _command(check: Check, place: Place, path: str) -> list[str]:
         return [executable, *arguments]
     program = os.path.join(place.folder, name)
     if not os.path.isabs(name) and not _is_below(program, place.folder):
-        raise _Failed(f"{name} leads out of the tree")
+        raise _Failed(f"{name} points outside the tree")
     if not os.access(program, os.X_OK) or not os.path.isfile(program):
         raise _Failed(f"{name} is not an executable file in the tree")
     return [program, *arguments]

@@ -69,7 +69,7 @@ def load(text: str, file: str) -> yaml.Node:
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > YAML_DEPTH:  # the parser takes minutes for a thousand times this
                 raise ConfigError(
-                    f"{_position(event.start_mark)}the file has more than the limit of {YAML_DEPTH}"
+                    f"{_position(event.start_mark)}the file exceeds the limit of {YAML_DEPTH}"
                     " levels of nesting",
                     where=file,
                 )

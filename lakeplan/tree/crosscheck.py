@@ -264,10 +264,7 @@ def check_profiles(profiles: Mapping[str, Layer], problems: Problems) -> set[str
             text = f"these profiles use each other in a cycle: {' → '.join(names)}"
             problems.add(cycle[0].source, ("profiles", name, "use"), text)
     for name in deep if not cyclic else ():
-        text = (
-            f"a chain of profiles that `use` each other has more than the limit of {MAX_PROFILE_DEPTH}"
-            " profiles"
-        )
+        text = f"a chain of profiles that `use` each other exceeds the limit of {MAX_PROFILE_DEPTH} profiles"
         problems.add(profiles[name].use[0].source, ("profiles", name, "use"), text)
     return bad | set(deep)
 
@@ -396,7 +393,7 @@ def check_entries(
 
 def too_many_values() -> str:
     return (
-        f"the repositories have more than the limit of {limits.RESOLVED_VALUES:,} values in total,"
+        f"the repositories exceed the limit of {limits.RESOLVED_VALUES:,} values in total,"
         " including values from globs and profiles; list fewer repositories or fewer rules"
     )
 

@@ -109,7 +109,7 @@ class TreeFiles:
             self._problems.add(at, path, f"{reference!r} is outside the tree")
             return None
         if not self.is_inside(joined):
-            self._problems.add(at, path, f"{reference!r} leads out of the tree through a symbolic link")
+            self._problems.add(at, path, f"{reference!r} points outside the tree through a symbolic link")
             return None
         return joined
 
@@ -142,7 +142,7 @@ class TreeFiles:
         read = {os.path.realpath(self.root / folder) for folder, left in done if left == 1}
         for file in files:
             if not self.is_inside(file):
-                self._problems.add(at, path, f"{file} leads out of the tree through a symbolic link")
+                self._problems.add(at, path, f"{file} points outside the tree through a symbolic link")
             elif not os.path.isdir(self.root / file):
                 matching += [file] if file != ROOT_FILE else []
             elif os.path.islink(self.root / file) and os.path.realpath(self.root / file) not in read:
@@ -226,7 +226,7 @@ def _why_outside(path: str, *, allow_up: bool) -> str | None:
     if os.path.isabs(path) or path.startswith(("/", "\\", "~")) or ":" in path.split("/")[0]:
         return f"{path!r} is an absolute path; write a path relative to this file, inside the tree"
     if not allow_up and ".." in path.split("/"):
-        return f"{path!r} may lead out of the tree; .. is not allowed here"
+        return f"{path!r} may point outside the tree; .. is not allowed here"
     return None
 
 

@@ -312,7 +312,7 @@ def read_places(root: MapNode) -> dict[str, Source]:
 
 def _tag_patterns(node: ListNode, path: NodePath, problems: Problems) -> Iterator[str]:
     if len(node.items) > limits.GLOBS:
-        problems.add(node.source, path, f"the list has more than the limit of {limits.GLOBS:,} patterns")
+        problems.add(node.source, path, f"the list exceeds the limit of {limits.GLOBS:,} patterns")
     for index, child in enumerate(node.items[: limits.GLOBS]):
         pattern = text_of(child)
         if not pattern:

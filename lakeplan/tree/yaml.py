@@ -249,7 +249,7 @@ def parse_yaml(
         problems.add(
             Source(file, 1, 1),
             (),
-            f"the file has more than the limit of {limits.TREE_FILE_BYTES:,} characters",
+            f"the file exceeds the limit of {limits.TREE_FILE_BYTES:,} characters",
         )
         return None
     if odd := _NOT_PRINTABLE.search(text):
@@ -353,7 +353,7 @@ class _Builder:
                 source, f"the tag {event.tag} is not supported; a tree can contain only plain values"
             )
         if len(self._stack) >= limits.YAML_DEPTH:
-            self._stop(source, f"the file has more than the limit of {limits.YAML_DEPTH} levels of nesting")
+            self._stop(source, f"the file exceeds the limit of {limits.YAML_DEPTH} levels of nesting")
         self._count(1, 0, source)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
@@ -376,7 +376,7 @@ class _Builder:
             self._stop(source, f"the alias *{event.anchor} is inside its own anchor")
         node, size, characters, height = known
         if len(self._stack) + height > limits.YAML_DEPTH:
-            self._stop(source, f"the file has more than the limit of {limits.YAML_DEPTH} levels of nesting")
+            self._stop(source, f"the file exceeds the limit of {limits.YAML_DEPTH} levels of nesting")
         self._count(size, characters, source)
         self._place(node, size, characters, height)
 
@@ -460,22 +460,16 @@ class _Builder:
         self._nodes += nodes
         self._characters += characters
         if self._characters > limits.YAML_TEXT:
-            text = (
-                f"with its aliases expanded, the file has more than the limit of {limits.YAML_TEXT:,}"
-                " characters"
-            )
+            text = f"with its aliases expanded, the file exceeds the limit of {limits.YAML_TEXT:,} characters"
             self._stop(source, text)
         if self._nodes > limits.YAML_NODES:
             self._stop(
                 source,
-                f"with its aliases expanded, the file has more than the limit of {limits.YAML_NODES:,}"
-                " values",
+                f"with its aliases expanded, the file exceeds the limit of {limits.YAML_NODES:,} values",
             )
         self._tree.nodes += nodes
         if self._tree.nodes > limits.TREE_NODES:
-            self._stop(
-                source, f"the files of the tree have more than the limit of {limits.TREE_NODES:,} values"
-            )
+            self._stop(source, f"the files of the tree exceed the limit of {limits.TREE_NODES:,} values")
 
     # ---- problems
     def _at(self, mark: Any) -> Source:

@@ -28,7 +28,7 @@ class OutsideFolder(ValueError):
     """A path leads out of its folder. The message completes a sentence whose subject is the path."""
 
     def __init__(self) -> None:
-        super().__init__("leads out of the tree through a symbolic link")
+        super().__init__("points outside the tree through a symbolic link")
 
 
 def inside(root: str | Path, path: str | Path) -> Path:

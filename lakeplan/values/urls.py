@@ -244,7 +244,7 @@ def _without_end(parts: list[str]) -> list[str]:
 def _check_parts(parts: Iterable[str]) -> None:
     for part in parts:
         if part in (".", ".."):
-            raise BadUrl(f"the part {part!r} of the path could lead out of its folder")
+            raise BadUrl(f"the part {part!r} of the path could point outside its folder")
         if not part:
             raise BadUrl("the path has an empty part (//)")
         if any(c in "/\\" or not c.isprintable() for c in part):

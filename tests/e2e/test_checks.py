@@ -426,7 +426,7 @@ class DescribeAPullRequest:
     def it_is_not_run_from_above_the_tree(self, site):
         tree(site, check("python3, ../own.py"))
         commit(site)
-        assert "../own.py leads out of the tree" in str(gates(plan(site, "--base", "HEAD")))
+        assert "../own.py points outside the tree" in str(gates(plan(site, "--base", "HEAD")))
 
     def it_does_not_get_filters_and_hooks_of_git_to_run(self, site):
         ran = site.folder / "ran"

@@ -88,7 +88,7 @@ def it_reads_no_policy_test_outside_the_tree(world, secret, whole_folder):
         (world.tree / "tests/a.yaml").symlink_to(secret)
     result = world.lakeplan("test")
     assert result.code == 64
-    assert "leads out of the tree" in result.err
+    assert "points outside the tree" in result.err
     assert SECRET not in result.out + result.err
 
 

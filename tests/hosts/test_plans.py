@@ -243,7 +243,7 @@ class DescribeGitHub:
 
     def it_stops_reading_pages_that_do_not_end(self, host, github):
         host.short["/repos/org/trees/issues/7/comments"] = [[]] * 101
-        with pytest.raises(HostError, match="more than the limit"):
+        with pytest.raises(HostError, match="the limit"):
             github.own_comment(7, BODY)
 
     @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ class DescribeGitHub:
         end = b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 20_000, 20_000, len(directory), 0, 0)
         tracemalloc.start()
         try:
-            with pytest.raises(HostError, match="more than the limit of 100 files"):
+            with pytest.raises(HostError, match="the limit of 100 files"):
                 unpacked(directory + end)
             assert tracemalloc.get_traced_memory()[1] < 3 * len(directory)
         finally:

@@ -40,9 +40,9 @@ READS = [policies, object_rules, protection]
 @pytest.mark.parametrize(
     ("patterns", "says"),
     [
-        (LONG, "has more than the limit of 1,024 characters"),
-        (MANY, "has more than the limit of 1,000 patterns"),
-        (MUCH, "have more than the limit of 65,536 characters in total"),
+        (LONG, "exceeds the limit of 1,024 characters"),
+        (MANY, "exceeds the limit of 1,000 patterns"),
+        (MUCH, "exceed the limit of 65,536 characters in total"),
     ],
 )
 def it_refuses_more_than_it_can_compare(

@@ -334,7 +334,11 @@ class DescribeWhatAGateReports:
     @pytest.mark.parametrize(
         ("changes", "gate", "message"),
         [
-            ({"adopted": True}, "adoption", "the glob 'analytics' matches this repository for the first time"),
+            (
+                {"adopted": True},
+                "adoption",
+                "the glob 'analytics' matches this repository for the first time",
+            ),
             (
                 {"action": Action.CLEAR},
                 "clear",

@@ -105,11 +105,11 @@ class DescribeSymbolicLinks:
         files, problems = expand(folder, "r/*.yaml")
         assert files == ["r/a.yaml"]
         assert problems == [
-            "lakeplan.yaml:1:1: include[0]: r/file.yaml leads out of the tree through a symbolic link"
+            "lakeplan.yaml:1:1: include[0]: r/file.yaml points outside the tree through a symbolic link"
         ]
         files, problems = expand(folder, "r/dir/*.yaml")
         assert files == []
-        assert "r/dir leads out of the tree" in problems[0]
+        assert "r/dir points outside the tree" in problems[0]
 
     def it_reads_no_rules_through_one(self, folder: Path, problem: Callable[..., str], tree: Any) -> None:
         tree.folder = folder
@@ -117,7 +117,7 @@ class DescribeSymbolicLinks:
         secret.write_text("{}")
         (folder / "s.json").symlink_to(secret)
         text = problem("", "  data-a: {gc: {file: ../s.json}}")
-        assert "'../s.json' leads out of the tree through a symbolic link" in text
+        assert "'../s.json' points outside the tree through a symbolic link" in text
 
     def it_takes_one_inside_the_tree_and_ends_in_a_circle(self, folder: Path) -> None:
         (folder / "r" / "link.yaml").symlink_to(folder / "r" / "a.yaml")
@@ -129,7 +129,7 @@ class DescribeSymbolicLinks:
         ("target", "why"),
         [
             ("s", "links to a folder, whose files ** does not include"),
-            ("..", "leads out of the tree through"),
+            ("..", "points outside the tree through"),
         ],
     )
     def it_does_not_ignore_a_folder_that_it_does_not_follow(

@@ -100,7 +100,11 @@ def audit(
     resume: Annotated[Path | None, option("Reuse the results in this earlier JSON report.", "FILE")] = None,
     write: Annotated[
         Path | None,
-        option("Folder in which to write a tree with the stored rules and branch policies. Invalid values are corrected.", "DIR"),
+        option(
+            "Folder in which to write a tree with the stored rules and branch policies. Invalid values are"
+            " corrected.",
+            "DIR",
+        ),
     ] = None,
     html: Annotated[
         Path | None, option("Also write an HTML page to this file, or - for standard output.", "FILE")
