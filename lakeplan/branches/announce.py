@@ -244,7 +244,7 @@ def _made(
         return Exemption(now, options.until, str(run.holder.get("user") or ""), options.reason)
     if before is None or not before.holds(run.now()):
         raise UsageError(
-            f"branch {options.branch!r} of {repository} has no exemption that could be removed",
+            f"branch {options.branch!r} of {repository} has no exemption to remove",
             hint="To see whether something else keeps the branch, run `lakeplan branches plan`.",
         )
     return replace(before, end=now, removed=True)

@@ -299,7 +299,7 @@ class Deleter:
                 return BranchEnd(
                     outlook,
                     Outcome.MOVED,
-                    f"its HEAD has moved since the plan, where it was {planned.head[:12]}",
+                    f"its HEAD has moved since the plan was made, when it was {planned.head[:12]}",
                 )
             if not planned.shows(outlook):
                 text = "it has uncommitted changes that are not in the plan"
@@ -457,7 +457,9 @@ def undo_branches(tree: DesiredTree, options: UndoOptions, ports: RunPorts, run:
 
 def _lost(keys: Sequence[str]) -> str:
     """A sentence about repositories that have records, but are not in the tree. "" if there are none."""
-    advice = "To restore their branches, add them to the tree, or change the name of a renamed server back."
+    advice = (
+        "To restore their branches, add them to the tree, or restore the former name of a renamed server."
+    )
     text = f"The state has records of repositories that are not in the tree: {first_of(keys, NAMED)}."
     return f"{text} {advice}" if keys else ""
 

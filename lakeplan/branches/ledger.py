@@ -194,8 +194,8 @@ def load_ledger(data: bytes, where: str) -> tuple[Ledger, Mark]:
         raise FormatError(
             f"the record of branches is damaged ({error})",
             where=where,
-            hint="Restore the record from a backup, or delete it. Without the record, all ages count from the"
-            " next run.",
+            hint="Restore the record from a backup, or delete it. Without the record, the next run starts"
+            " counting all ages from zero.",
         ) from None
 
 
@@ -206,8 +206,8 @@ def check_clock(ledger: Ledger, now: datetime, where: str) -> None:
         raise FormatError(
             f"the record of branches contains a time in the future ({_time(ledger.at):%Y-%m-%d %H:%M} UTC)",
             where=where,
-            hint="Correct this machine's clock. If the record is wrong, delete it. All ages then count"
-            " from the next run.",
+            hint="Correct this machine's clock. If the record is wrong, delete it. The next run then"
+            " starts counting all ages from zero.",
         )
 
 

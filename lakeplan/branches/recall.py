@@ -176,8 +176,8 @@ def _recall_ledger(
         # The repository was created again, so the records belong to its predecessor of the same name.
         stored, runs = None, Runs(runs.run_id)
     if why := _distrust(stored, desired.key, new, witness, runs):
-        text = f"its record of branches cannot be trusted ({why}), so ages count from now and {NOT_ASSUMED}"
-        return Recalled(None, version, new, notes=(text,))
+        text = f"its record of branches cannot be trusted ({why}), so ages are counted from now"
+        return Recalled(None, version, new, notes=(f"{text} and {NOT_ASSUMED}",))
     assumes = desired.branch_settings.assume_created != "never"
     if stored is None:
         return Recalled(None, version, replace(new, assumable=True), notes=(FIRST,) if assumes else ())
@@ -194,7 +194,7 @@ def _distrust(
     repository's address."""
     if stored is None:
         lost = witness is not None or runs.stopped or runs.finished is not None
-        return "it was removed, or it is in a different state store" if lost else ""
+        return "it was deleted, or it is in a different state store" if lost else ""
     ledger, mark = stored.ledger, stored.mark
     if (ledger.repository, mark.endpoint, mark.namespace) != (key, described.endpoint, described.namespace):
         return f"it belongs to {ledger.repository} at {mark.endpoint}, in the namespace {mark.namespace}"

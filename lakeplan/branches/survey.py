@@ -44,8 +44,8 @@ from lakeplan.values.repository import Refs, Repository
 from lakeplan.values.rules import GcRules
 
 RECREATED = (
-    "its history no longer contains its first recorded HEAD (it was recreated or reset), so its age counts"
-    " from the last move"
+    "its history no longer contains its first recorded HEAD (it was recreated or reset), so its age is"
+    " counted from the last recorded move of its HEAD"
 )
 WORKERS = 8
 
@@ -443,7 +443,8 @@ class Keeping:
             raise LakeplanError(
                 "the repository was deleted and created again during this run",
                 where=self._survey.desired.key,
-                hint="Run the command again. Ages of the new repository's branches count from the next run.",
+                hint="Run the command again. That run starts counting the ages of the new repository's"
+                " branches.",
             )
         self._check()
         # Another tree may have exemptions and holds for this repository.

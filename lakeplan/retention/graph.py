@@ -205,7 +205,8 @@ def _dates(commits: list[Commit]) -> array[int]:
         odd = next(c for c in commits if not -(2**63) <= c.creation_us < 2**63)
         raise LakeplanError(
             f"the creation date of commit {odd.id} is outside the supported range ({odd.creation_us} µs)",
-            hint="A client chose this date. lakeplan cannot compute what rules keep in this repository.",
+            hint="Leave this repository out. lakeplan cannot compute its retention, because a client set this"
+            " date.",
         ) from None
 
 

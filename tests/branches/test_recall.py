@@ -64,7 +64,7 @@ class DescribeALoss:
         young(old)
         report = old.run()
         assert "cannot be trusted" in warnings(report)
-        assert "ages count from now" in warnings(report)
+        assert "ages are counted from now" in warnings(report)
         assert "feature-1" in old.lakefs.branches
         stays(old)
 

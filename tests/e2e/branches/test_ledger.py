@@ -181,7 +181,7 @@ def it_tells_undo_of_a_renamed_server_where_the_records_are(lake, monkeypatch):
     assert refused.code == 64
     shown = " ".join(refused.err.split())
     assert "repositories that are not in the tree: prod/analytics." in shown
-    assert "change the name of a renamed server back" in shown
+    assert "restore the former name of a renamed server" in shown
 
 
 def it_tells_undo_of_records_of_repositories_that_left_the_tree(lake):
