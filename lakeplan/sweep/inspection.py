@@ -178,6 +178,9 @@ def _prepare(site: Site) -> tuple[UncommittedRun, ...]:
 
 MOST_ON_BRANCHES = 2_000_000
 """The most objects on all branches together. Listing more would take until the inspection is too old."""
+KEY_WEIGHT = 512
+"""An address also counts as an object for each time that the keys which it may mean have this many
+characters."""
 
 
 def _on_branches(site: Site) -> frozenset[str] | LakeplanError:
@@ -191,11 +194,13 @@ def _on_branches(site: Site) -> frozenset[str] | LakeplanError:
         addressed: set[str] = set()
         try:
             for address in reader.list_addresses(name, branch):
-                if next(listed) > MOST_ON_BRANCHES:
+                meant = addresses.staged(address)
+                weight = 1 + sum(len(key) for key in meant) // KEY_WEIGHT
+                if any(next(listed) > MOST_ON_BRANCHES for _ in range(weight)):
                     raise LakeplanError(
                         f"in total, the branches contain more objects than the limit of {MOST_ON_BRANCHES:,}"
                     )
-                addressed.update(addresses.staged(address))
+                addressed.update(meant)
         except RepositoryNotFound:
             raise
         except NotFound:

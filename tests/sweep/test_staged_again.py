@@ -114,7 +114,7 @@ def it_collects_nothing_if_a_branch_is_read_as_a_commit(world, repo, hexadecimal
     assert hexadecimal in end.problem
 
 
-@pytest.mark.parametrize("why", ["denied", "too many"])
+@pytest.mark.parametrize("why", ["denied", "too many", "crafted"])
 def it_collects_nothing_if_branches_cannot_be_listed(
     world, repo, again, orphan, why, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +123,9 @@ def it_collects_nothing_if_branches_cannot_be_listed(
     if why == "denied":
         world.lake.handle.faults.deny(LISTS)
     else:
-        monkeypatch.setattr(inspection, "MOST_ON_BRANCHES", 0)
+        monkeypatch.setattr(inspection, "MOST_ON_BRANCHES", 0 if why == "too many" else 1_000)
+    if why == "crafted":  # a few thousand of these addresses, which have 500 keys each, took gigabytes
+        repo.stage("crafted", f"local://any/{'data/' * 500}x")
     end = world.run(mark)
     for address in (again, orphan):
         status, said = world.ends(mark)[address]
