@@ -28,7 +28,8 @@ from lakeplan.sandbox.messages import (
     prefixed,
     read_part,
 )
-from lakeplan.sandbox.service import CANNOT_WRITE, OpenRepository
+from lakeplan.sandbox.service import CANNOT_WRITE, OpenRepository, Service
+from lakeplan.sandbox.state import PRESIGNED_PATH
 from lakeplan.values.records import LAST_SECOND
 from lakeplan.values.repository import AddressType, Entry
 
@@ -356,3 +357,18 @@ def _listing(
         for name in chosen.names
     ]
     return page(rows, has_more=chosen.has_more, next_offset=chosen.next_offset)
+
+
+def read_by_link(service: Service, request: Request) -> Response:
+    """A file by link, as an object store gives it: no lakeFS credentials, and its own errors."""
+    repository, _, key = request.path[len(PRESIGNED_PATH) + 1 :].partition("/")
+    expires, signature = request.text("expires"), request.text("signature")
+    if request.method != "GET" or not service.presigner.allows(
+        repository, key, expires, signature, service.now()
+    ):
+        raise ApiError(403, "the link has expired, or was not signed by this sandbox")
+    with service.store.transaction():
+        data = service.open(repository).namespace.read(key)
+    if data is None:
+        raise not_found("no such key")
+    return Response(200, data, {"Content-Type": DEFAULT_CONTENT_TYPE})

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
 import logging
 import socket
 import threading
@@ -43,40 +40,15 @@ class Sandbox:
 
     def _dispatch(self, request: Request, raw_path: str) -> Response:
         if raw_path.startswith(PRESIGNED_PATH + "/"):
-            return self._presigned(request)
+            return objects.read_by_link(self.service, request)
         match = find_route(self.service.options.flavor, request.method, raw_path)
         if match is None:
             raise not_found("invalid API endpoint")
         route, params = match
-        if not route.public:
-            self._authenticate(request.headers.get("authorization", ""))
+        if not (route.public or self.service.options.admits(request.headers.get("authorization", ""))):
+            raise ApiError(401, "error authenticating request")
         with self.service.store.transaction():
             return route.handler(self.service, request, **params)
-
-    def _authenticate(self, header: str) -> None:
-        scheme, _, credentials = header.partition(" ")
-        options = self.service.options
-        expected = f"{options.access_key_id}:{options.secret_access_key}".encode()
-        try:
-            given = base64.b64decode(credentials, validate=True)
-        except binascii.Error:
-            given = b""
-        if scheme.lower() != "basic" or not hmac.compare_digest(given, expected):
-            raise ApiError(401, "error authenticating request")
-
-    def _presigned(self, request: Request) -> Response:
-        """Files by link, as an object store gives them: no lakeFS credentials, and its own errors."""
-        repository, _, key = request.path[len(PRESIGNED_PATH) + 1 :].partition("/")
-        expires, signature = request.text("expires"), request.text("signature")
-        if request.method != "GET" or not self.service.presigner.allows(
-            repository, key, expires, signature, self.service.now()
-        ):
-            raise ApiError(403, "the link has expired, or was not signed by this sandbox")
-        with self.service.store.transaction():
-            data = self.service.open(repository).namespace.read(key)
-        if data is None:
-            raise not_found("no such key")
-        return Response(200, data, {"Content-Type": "application/octet-stream"})
 
 
 HOST = "127.0.0.1"

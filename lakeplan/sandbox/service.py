@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hmac
 import re
 import secrets
 from collections.abc import Callable
@@ -50,6 +53,16 @@ class Options:
     max_uncommitted_per_file: int = 10_000
     presign: bool = True
     presigned_seconds: int = 900
+
+    def admits(self, header: str) -> bool:
+        """Whether an ``Authorization`` header has the credentials."""
+        scheme, _, credentials = header.partition(" ")
+        expected = f"{self.access_key_id}:{self.secret_access_key}".encode()
+        try:
+            given = base64.b64decode(credentials, validate=True)
+        except binascii.Error:
+            given = b""
+        return scheme.lower() == "basic" and hmac.compare_digest(given, expected)
 
 
 class Service:
