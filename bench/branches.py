@@ -35,8 +35,7 @@ from lakeplan.lakefs.client import LakeFSBranchReader, LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.lakefs.writers import LakeFSBranchWriter
 from lakeplan.output.plan import render_plan
-from lakeplan.plan.branches import BranchPorts
-from lakeplan.plan.planning import PlanOptions, Ports, make_plan
+from lakeplan.plan.planning import BranchPorts, PlanOptions, Ports, make_plan
 from lakeplan.review.selection import Selection
 from lakeplan.stores.open import open_state
 from lakeplan.tree.tree import Tree, load_tree

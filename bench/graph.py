@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import branch_sets
+from lakeplan.retention.keep import branch_sets
 from lakeplan.retention.rules import DocumentedRule, ServerWalk
 from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import GcRules

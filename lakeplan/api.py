@@ -28,7 +28,7 @@ from lakeplan.formats.namespace import metadata_key
 from lakeplan.formats.ranges import read_metarange, read_range
 from lakeplan.limits import PLAN_BYTES, SHOWN_RECORDS, TooLarge, check_text
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import branch_sets
+from lakeplan.retention.keep import branch_sets
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import NEVER_EXPIRES, documented_verdict, server_verdict
 from lakeplan.simulation.documents import SimulateDocument, SimulateRequest, simulate_commits

@@ -93,10 +93,10 @@ MODULES = {
     ],
     "retention/keep": [
         "tests/retention/test_keep.py",
+        "tests/retention/test_keepers.py",
         "tests/retention/test_named.py",
         "tests/retention/test_protectors.py",
     ],
-    "retention/keepers": ["tests/retention/test_keepers.py"],
     "retention/patterns": ["tests/retention/test_globs.py", "tests/retention/test_patterns.py"],
     "retention/rules": [
         "tests/branches/test_consequences.py",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone, tzinfo
 
 from lakeplan.retention.graph import NO_PARENT, CommitGraph, metarange_masks
-from lakeplan.retention.keepers import branch_sets
+from lakeplan.retention.keep import branch_sets
 from lakeplan.retention.rules import ServerWalk, expiry_us
 from lakeplan.values.branches import MAX_STALE, SETTLED, Consequence, MomentTotal, OnlyHere
 from lakeplan.values.pins import has_pin_commit

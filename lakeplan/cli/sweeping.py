@@ -23,8 +23,7 @@ from lakeplan.sweep.spark_submit import LakefsAccess, SparkSubmit, SubmitOptions
 from lakeplan.values.desired import ServerConfig, StorageConfig, server_variable
 from lakeplan.values.repository import Repository
 from lakeplan.values.simulation import RunnerChoice
-from lakeplan.values.storages import UrlForm, storage_of
-from lakeplan.values.urls import parse_web_url, shown_url
+from lakeplan.values.urls import UrlForm, parse_web_url, shown_url, storage_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -30,7 +30,7 @@ from lakeplan.lakefs.credentials import (
     several,
 )
 from lakeplan.lakefs.transport import Pace, RetryPolicy, Timeouts
-from lakeplan.plan.branches import BranchPorts
+from lakeplan.plan.planning import BranchPorts
 from lakeplan.review.notify import Clocks, Notifier
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import Simulator

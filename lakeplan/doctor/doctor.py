@@ -46,9 +46,9 @@ from lakeplan.values.notify import NotifyConfig
 from lakeplan.values.progress import Progress
 from lakeplan.values.records import moment_of
 from lakeplan.values.repository import Repository, ServerIdentity
-from lakeplan.values.storages import STORAGES, can_be_swept
 from lakeplan.values.sweep import LAKEPLAN_PREFIX, Versions
 from lakeplan.values.units import count_of
+from lakeplan.values.urls import STORAGES, can_be_swept
 
 DATA = b'{"written_by": "lakeplan doctor"}\n'
 PREPARE = "retention:PrepareGarbageCollectionUncommitted"

@@ -15,7 +15,7 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.limits import TREE_FILE_BYTES
 from lakeplan.retention import drawing as drawn
 from lakeplan.retention.drawing import Drawing, DrawnCommit, DrawnObject, contents_of
-from lakeplan.retention.keepers import reaching
+from lakeplan.retention.keep import reaching
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import NEVER_EXPIRES, NEVER_KEPT, documented_verdict
 from lakeplan.tree.structure import check_structure

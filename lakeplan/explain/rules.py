@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal, TypedDict
 
 from lakeplan.retention.graph import CommitGraph, all_kept
-from lakeplan.retention.keepers import BranchSets, Keeper, branch_sets, reaching, why
+from lakeplan.retention.keep import BranchSets, Keeper, branch_sets, reaching, why
 from lakeplan.retention.rules import (
     NEVER_EXPIRES,
     NEVER_KEPT,

@@ -24,6 +24,7 @@ from lakeplan.lakefs.answers import (
     COMMIT_ID_DIGITS,
     PAGE,
     Fields,
+    LakeFSMetadata,
     Malformed,
     check_globs,
     check_read_as_branch,
@@ -37,7 +38,6 @@ from lakeplan.lakefs.answers import (
     read_list,
     unexpected,
 )
-from lakeplan.lakefs.metadata import LakeFSMetadata
 from lakeplan.lakefs.transport import READS, Adapter, Call, Connection, Transport, of_repository
 from lakeplan.values.branches import LiveBranch, PullRequest, StagedChange, StagedData
 from lakeplan.values.desired import ObjectRule, Policy, SettingItem, SettingKind, Stored

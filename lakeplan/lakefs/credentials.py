@@ -12,8 +12,8 @@ from lakeplan.errors import CredentialsError
 from lakeplan.limits import KIB
 from lakeplan.values.desired import ServerConfig, server_variable
 from lakeplan.values.local import read_file
-from lakeplan.values.storages import BUCKET_SCHEMES
 from lakeplan.values.urls import (
+    BUCKET_SCHEMES,
     BadUrl,
     parse_bucket_url,
     parse_folder_url,

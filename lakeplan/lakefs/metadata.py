@@ -25,8 +25,16 @@ from lakeplan.lakefs.transport import (
     read_whole,
 )
 from lakeplan.values.bodies import TooSlow, within
-from lakeplan.values.storages import BUCKET_SCHEMES, storage_of
-from lakeplan.values.urls import BadUrl, WebUrl, parse_bucket_url, parse_signed_url, parse_web_url, scheme_of
+from lakeplan.values.urls import (
+    BUCKET_SCHEMES,
+    BadUrl,
+    WebUrl,
+    parse_bucket_url,
+    parse_signed_url,
+    parse_web_url,
+    scheme_of,
+    storage_of,
+)
 
 
 def may_follow(target: str, *, server: str, namespace: str, bound: Sequence[str] = ()) -> bool:

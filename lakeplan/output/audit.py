@@ -26,8 +26,8 @@ from lakeplan.output.text import (
     volume,
 )
 from lakeplan.values.simulation import total_row
-from lakeplan.values.storages import storage_of
 from lakeplan.values.units import count_of
+from lakeplan.values.urls import storage_of
 
 if TYPE_CHECKING:
     from lakeplan.fleet.judging import AuditDocument, AuditedRow, DestroyedRow, Severity

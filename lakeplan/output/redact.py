@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakeplan.values.storages import STORAGES, UrlForm
 from lakeplan.values.sweep import SWEEP
-from lakeplan.values.urls import is_digest, path_digest
+from lakeplan.values.urls import STORAGES, UrlForm, is_digest, path_digest
 
 if TYPE_CHECKING:
     from lakeplan.values.plan import Plan

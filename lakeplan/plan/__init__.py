@@ -3,7 +3,6 @@
 __all__ = [
     "apply",
     "baselines",
-    "branches",
     "documents",
     "drift",
     "drift_compare",

@@ -16,7 +16,7 @@ from lakeplan.branches.pin_records import with_rules_of
 from lakeplan.branches.pins import with_pins
 from lakeplan.plan.impact import Course, Missing, Verdicts, judge, outcome_of, side_bits
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import branch_sets
+from lakeplan.retention.keep import branch_sets
 from lakeplan.retention.rules import (
     DANGLING,
     DAY_US,

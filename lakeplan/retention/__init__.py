@@ -1,3 +1,3 @@
 """Which commits are kept, by which rule, why and until when. Pure."""
 
-__all__ = ["drawing", "graph", "keep", "keepers", "patterns", "rules"]
+__all__ = ["drawing", "graph", "keep", "patterns", "rules"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lakeplan.errors import LakeplanError
 from lakeplan.values.local import SHARED, write_file
-from lakeplan.values.storages import STORAGES
+from lakeplan.values.urls import STORAGES
 
 EXECUTOR_PACKAGES = (
     "pyspark",

@@ -18,7 +18,6 @@ from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats.ranges import read_metarange, read_range, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataKind
 from lakeplan.simulation.engine import PREFIXES, Answer, Asking, CountsOnly, ask, prefix_rows, sorted_paths
-from lakeplan.simulation.exchange import PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.foreign import OpenRunner
 from lakeplan.simulation.inputs import (
     Collected,
@@ -29,6 +28,7 @@ from lakeplan.simulation.inputs import (
     required_listing,
 )
 from lakeplan.simulation.listings import StagedRun
+from lakeplan.simulation.local import PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Source, known_as
 from lakeplan.simulation.requests import (
     AGES,

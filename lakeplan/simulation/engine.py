@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.compiled import is_worth_it
 from lakeplan.formats.range_arrays import Ints
-from lakeplan.simulation.exchange import Packet, PacketKind, from_bytes, to_bytes
+from lakeplan.simulation.local import Packet, PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, MAX_PREFIX_DEPTH, NEVER_COMMITTED
 from lakeplan.simulation.requests import Holders, union

@@ -31,8 +31,8 @@ from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import KnownRanges, is_file_id, read_metarange, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.simulation.cache import LEFTOVER, FolderCache
-from lakeplan.simulation.exchange import Packet, PacketKind
 from lakeplan.simulation.inputs import FETCHES
+from lakeplan.simulation.local import Packet, PacketKind
 from lakeplan.simulation.requests import ForeignRanges
 from lakeplan.simulation.runners import Leaves, Runner, Step
 from lakeplan.simulation.steps import leaves_of

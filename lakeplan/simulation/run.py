@@ -35,7 +35,6 @@ from lakeplan.simulation.engine import (
     largest,
     rows_of,
 )
-from lakeplan.simulation.exchange import PacketKind, from_bytes
 from lakeplan.simulation.inputs import (
     Collected,
     CommitHistory,
@@ -45,6 +44,7 @@ from lakeplan.simulation.inputs import (
     read_history,
 )
 from lakeplan.simulation.listings import StagedRun, find_run
+from lakeplan.simulation.local import PacketKind, from_bytes
 from lakeplan.simulation.observing import Source, known_as
 from lakeplan.simulation.output import (
     OBJECTS,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lakeplan.simulation.documents import RunnerVersions
-    from lakeplan.simulation.exchange import Packet
+    from lakeplan.simulation.local import Packet
 
 
 Leaves: TypeAlias = "npt.NDArray[np.void]"

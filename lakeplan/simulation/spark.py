@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.archive import is_folder, write_code
 from lakeplan.simulation.documents import RunnerVersions
-from lakeplan.simulation.exchange import Packet, PacketKind, packets_in, to_batch
+from lakeplan.simulation.local import Packet, PacketKind, packets_in, to_batch
 from lakeplan.simulation.runners import SPARK, Leaves, Runners, Step
 from lakeplan.values.local import SAFE_PATH, find_program, safe_environment, set_environment, show_pandas
 

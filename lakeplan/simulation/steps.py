@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from lakeplan.errors import LakeplanError, SimulationFailed
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.formats.range_arrays import Hashes, Ints
-from lakeplan.simulation.exchange import ROWS_A_PIECE, TEXTS, Data, Packet, PacketKind, from_bytes, to_bytes
+from lakeplan.simulation.local import ROWS_A_PIECE, TEXTS, Data, Packet, PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Fetched, Sightings, Source, fetch, observe, where_of
 from lakeplan.simulation.runners import Leaves
 from lakeplan.simulation.segments import Opened, Segment, read_segment, segment_of, write_segment

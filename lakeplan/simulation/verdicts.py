@@ -8,7 +8,7 @@ from datetime import datetime, tzinfo
 from enum import IntFlag
 
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import BranchSets, branch_sets
+from lakeplan.retention.keep import BranchSets, branch_sets
 from lakeplan.retention.rules import DocumentedVerdict, documented_verdict, limit_us, server_verdict
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount

@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 from lakeplan.errors import StorageError
 from lakeplan.stores.protocols import NamespaceReader, StateWriter, SweepStore
-from lakeplan.values.storages import AZURE_SUFFIXES, BY_SCHEME
 from lakeplan.values.urls import (
+    AZURE_SUFFIXES,
+    BY_SCHEME,
     BadUrl,
     WebUrl,
     parse_bucket_url,
@@ -243,7 +244,7 @@ OPENERS: Mapping[str, Opener[Any]] = {
     "azure": Opener(parse_azure_location, _load_azure),
     "gcs": Opener(GcsLocation.parse, _load_gcs),
 }
-"""By the names in ``lakeplan.values.storages``."""
+"""By the names in ``lakeplan.values.urls``."""
 _WORD = re.compile(r"[A-Za-z0-9._/-]{1,100}", re.ASCII)
 
 

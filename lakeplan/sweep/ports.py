@@ -17,7 +17,7 @@ from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, Override, ServerConfig
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import Refs, RefsDumpIds, Repository
-from lakeplan.values.storages import can_be_swept
+from lakeplan.values.urls import can_be_swept
 
 
 class RefsMemory:

@@ -19,9 +19,9 @@ from lakeplan.values.plan import GateOutcome, GateResult
 from lakeplan.values.repository import Repository
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Amount, MarkClass
-from lakeplan.values.storages import STORAGES, UrlForm
 from lakeplan.values.sweep import MARK_MAX_AGE_SECONDS, OFFICIAL_ENGINE, SweepSettings, unknown_to_official
 from lakeplan.values.units import count_of
+from lakeplan.values.urls import STORAGES, UrlForm
 
 
 def with_hint(error: LakeplanError) -> str:

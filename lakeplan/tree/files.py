@@ -14,8 +14,7 @@ from lakeplan.limits import TooLarge
 from lakeplan.tree.yaml import Node, NodeCount, NodePath, Problems, parse_yaml
 from lakeplan.values.desired import Source
 from lakeplan.values.local import OutsideFolder, inside, read_file
-from lakeplan.values.storages import storage_of
-from lakeplan.values.urls import BadUrl, parse_folder_url, parse_local_url
+from lakeplan.values.urls import BadUrl, parse_folder_url, parse_local_url, storage_of
 
 ROOT_FILE = "lakeplan.yaml"
 _NOT_OURS = frozenset({".git", ".lakeplan"})

@@ -30,9 +30,8 @@ from lakeplan.values.desired import (
     server_variable,
 )
 from lakeplan.values.notify import Channel, ChannelKind, Event, NotifyConfig
-from lakeplan.values.storages import STORAGES
 from lakeplan.values.units import parse_duration, parse_price
-from lakeplan.values.urls import BadUrl, parse_bucket_url, parse_web_url
+from lakeplan.values.urls import STORAGES, BadUrl, parse_bucket_url, parse_web_url
 
 Engine = Literal["server", "lakeplan", "none"]
 WITH_INVENTORY = frozenset(kind.name for kind in STORAGES if kind.has_inventory)

@@ -450,7 +450,7 @@ INVENTORY_MAX_AGE_SECONDS = 8 * 86_400
 @dataclass(frozen=True)
 class StorageConfig:
     type: str
-    """A kind in ``lakeplan.values.storages`` that a tree may use."""
+    """A kind in ``lakeplan.values.urls`` that a tree may use."""
     endpoint_url: str | None = None
     region: str | None = None
     path: str | None = None

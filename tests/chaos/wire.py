@@ -25,7 +25,7 @@ from requests import sessions
 
 from lakeplan.formats import refs as refs_dump
 from lakeplan.formats.namespace import ObjectPaths, XidSource
-from lakeplan.lakefs import metadata, transport
+from lakeplan.lakefs import answers, transport
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.sandbox import service as sandbox_dumps
 from lakeplan.sandbox.messages import Request, Response
@@ -178,7 +178,7 @@ def no_threads_no_waiting(current: Callable[[], WireLake]) -> Iterator[None]:
         mock.patch.object(time, "sleep", sleep),
         mock.patch.object(transport, "within", lambda seconds, call: call()),
         mock.patch.object(transport, "new_session", new_session),
-        mock.patch.object(metadata, "new_session", new_session),
+        mock.patch.object(answers, "new_session", new_session),
         mock.patch.object(
             deleting,
             "time",

@@ -7,9 +7,9 @@ import pytest
 import requests
 
 from lakeplan.errors import DataGone, UnexpectedAnswer
+from lakeplan.lakefs.answers import LakeFSMetadata, _complete
 from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials
-from lakeplan.lakefs.metadata import LakeFSMetadata, _complete
 from lakeplan.lakefs.transport import of_repository
 from tests.lakefs.conftest import Answer, FakeClock, Scripted, Seen
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeplan.lakefs.metadata import may_follow
+from lakeplan.lakefs.answers import may_follow
 
 SERVER = "https://lakefs.example.com"
 MINIO = "https://minio.example.com:9000"

@@ -8,7 +8,7 @@ import pytest
 
 from lakeplan.errors import LakeplanError
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import Keeper, branch_sets, reaching, why
+from lakeplan.retention.keep import Keeper, branch_sets, reaching, why
 from lakeplan.retention.rules import to_us
 from lakeplan.values.rules import GcRules
 from tests.retention.literal import fixed_worlds, literal_documented_walk

@@ -9,18 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import branch_sets, reaching, why
+from lakeplan.retention.keep import branch_sets, reaching, why
 from lakeplan.retention.rules import NEVER_EXPIRES, DocumentedRule, ServerWalk, server_verdict, to_us
 from lakeplan.values.repository import Refs
 from lakeplan.values.rules import GcRules
-from tests.retention.literal import (
-    DAY,
-    NOW,
-    World,
-    literal_documented_walk,
-    literal_server_walk,
-    worlds,
-)
+from tests.retention.literal import DAY, NOW, World, literal_documented_walk, literal_server_walk, worlds
 
 
 def _ids(graph: CommitGraph, flags: bytearray) -> set[str]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import reaching
+from lakeplan.retention.keep import reaching
 from lakeplan.retention.rules import (
     DANGLING,
     NEVER_EXPIRES,

@@ -11,8 +11,7 @@ import pytest
 from lakeplan.errors import StorageNotFound
 from lakeplan.simulation import engine
 from lakeplan.simulation.engine import Answer, Asking, amounts_by_prefix, ask
-from lakeplan.simulation.exchange import from_bytes
-from lakeplan.simulation.local import LocalRunner
+from lakeplan.simulation.local import LocalRunner, from_bytes
 from lakeplan.simulation.observing import Addresses, Source
 from lakeplan.simulation.runners import Runners, Step
 from lakeplan.values.simulation import Amount

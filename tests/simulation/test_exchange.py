@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.simulation.exchange import (
+from lakeplan.simulation.local import (
     PACKETS,
     TEXTS,
     Packet,

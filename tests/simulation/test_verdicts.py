@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import BranchSets
+from lakeplan.retention.keep import BranchSets
 from lakeplan.simulation import verdicts as module
 from lakeplan.simulation.verdicts import (
     Judged,

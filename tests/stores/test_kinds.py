@@ -12,7 +12,7 @@ from lakeplan.errors import StorageError
 from lakeplan.output.redact import redact_text
 from lakeplan.stores.open import OPENERS, open_namespace, open_state, open_sweep_store, parse_location
 from lakeplan.tree.schemas import load_schema
-from lakeplan.values.storages import STORAGES, StorageKind, UrlForm, can_be_swept, storage_of
+from lakeplan.values.urls import STORAGES, StorageKind, UrlForm, can_be_swept, storage_of
 
 KINDS = pytest.mark.parametrize("kind", STORAGES, ids=lambda kind: kind.name)
 

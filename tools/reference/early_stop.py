@@ -16,7 +16,7 @@ from lakeplan.explain.rules import Pass, trace
 from lakeplan.formats.refs import compute_commit_id
 from lakeplan.output.simulate import STYLE
 from lakeplan.retention.graph import CommitGraph
-from lakeplan.retention.keepers import why
+from lakeplan.retention.keep import why
 from lakeplan.retention.rules import documented_verdict, server_verdict, to_us
 from lakeplan.values.repository import Branch, Commit, Refs
 from lakeplan.values.rules import GcRules

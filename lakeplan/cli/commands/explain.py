@@ -25,7 +25,7 @@ from lakeplan.explain.explain import ExplainedRules, Known, Question, World
 from lakeplan.explain.explain import explain as answer
 from lakeplan.explain.search import KINDS, BranchStaging, RunStaging
 from lakeplan.output.explain import render_explain
-from lakeplan.plan.branches import is_ours
+from lakeplan.plan.planning import is_ours
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.patterns import expand
 from lakeplan.retention.rules import to_us

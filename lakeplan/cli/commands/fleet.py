@@ -33,9 +33,8 @@ from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.schemas import read_document
 from lakeplan.values.desired import Price, SettingKind, server_variable
 from lakeplan.values.repository import Repository
-from lakeplan.values.storages import UrlForm, storage_of
 from lakeplan.values.units import parse_price
-from lakeplan.values.urls import shown_url
+from lakeplan.values.urls import UrlForm, shown_url, storage_of
 
 Names = Annotated[
     list[str] | None, argument("Names or patterns of repositories. Default: all.", "[REPOSITORY]...")

@@ -16,8 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import SimulationFailed
-from lakeplan.simulation.exchange import Packet, PacketKind
-from lakeplan.simulation.local import LocalRunner
+from lakeplan.simulation.local import LocalRunner, Packet, PacketKind
 from lakeplan.simulation.runners import Step
 
 PLACES = 4

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from lakeplan.simulation.exchange import PACKETS, Packet, PacketKind
 from lakeplan.simulation.impact import LocalOrSpark
 from lakeplan.simulation.inputs import NamespaceMetadata
+from lakeplan.simulation.local import PACKETS, Packet, PacketKind
 from lakeplan.simulation.runners import SPARK, Runners, Step
 from lakeplan.simulation.spark import SCHEMA, SparkRunner, places, spark_hash
 from lakeplan.stores.open import open_namespace
