@@ -32,7 +32,7 @@ from lakeplan.simulation.observing import Addresses
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held
 from lakeplan.sweep.mark_record import Mark
-from lakeplan.sweep.neighbours import may_lack_metadata
+from lakeplan.sweep.neighbours import check_new, may_lack_metadata
 from lakeplan.sweep.ports import HIDDEN, Site, SweepPorts, why_hidden
 from lakeplan.sweep.records import KNOWN_NOTHING, KnownAtMark, read_marked
 from lakeplan.sweep.rules import place_of
@@ -377,7 +377,8 @@ _ForeignByRepository = Mapping[tuple[str, Repository], ForeignRanges | str]
 
 def all_others(site: Site, *, keep: Callable[[], None]) -> tuple[ForeignRanges, ...]:
     """The metaranges of all other repositories. ``keep`` is called after each of them. Raises the error of
-    the site's own server, and GateRefused while a repository cannot be read."""
+    the site's own server, GateRefused while a repository cannot be read, and LakeplanError if one now shares
+    the storage."""
     others = read_others([site], keep=keep)[0]
     if isinstance(others, LakeplanError):
         raise others
@@ -389,6 +390,7 @@ def all_others(site: Site, *, keep: Callable[[], None]) -> tuple[ForeignRanges, 
             hint=f"If access was denied, grant this tree's lakeFS user the plan permissions on {name} (see"
             " docs/permissions.md). Otherwise, run the command again.",
         )
+    check_new(site)
     return others.foreign
 
 

@@ -94,9 +94,7 @@ def check_neighbours(
 ) -> None:
     """Raises LakeplanError when another repository shares the storage, and GateRefused while that is not
     known. ``listed``: the server's repositories, which are listed now if missing."""
-    repositories = site.reader.list_repositories() if listed is None else listed
-    same_server = [Neighbour(site.server, r.id, r, site.reader) for r in repositories]
-    same_server = [one for one in same_server if one.repository.id != site.desired.name]
+    same_server = _same_server(site, site.reader.list_repositories() if listed is None else listed)
     _check_names(site, same_server)
     _check_ancestors(site)
     related = _related(site)
@@ -109,6 +107,22 @@ def check_neighbours(
         elif how:
             raise _shared(site, f"repository {neighbour.name} {how}")
     _check_unread(site, unread, today)
+
+
+def check_new(site: Site) -> None:
+    """Raises LakeplanError when a repository that was perhaps created during the run shares the storage,
+    such as one that is restored from a refs dump."""
+    others = tuple(
+        Neighbour(server, f"{server.name}/{each.id}", each, reader)
+        for server, reader in site.other_servers
+        for each in reader.list_repositories()
+    )
+    _check_names(replace(site, neighbours=others), _same_server(site, site.reader.list_repositories()))
+
+
+def _same_server(site: Site, listed: Iterable[Repository]) -> list[Neighbour]:
+    others = (each for each in listed if each.id != site.desired.name)
+    return [Neighbour(site.server, each.id, each, site.reader) for each in others]
 
 
 def _check_names(site: Site, same_server: Iterable[Neighbour]) -> None:

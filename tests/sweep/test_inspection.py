@@ -506,15 +506,21 @@ AZURE = Repository("azure", "https://account.blob.core.windows.net/box/azure", "
 class DescribeOtherRepositories:
     def it_reads_those_of_its_server_and_those_elsewhere_on_the_same_kind_of_storage(self) -> None:
         own = {LAKE: ["m0"], COPY: ["m1", "m2"], BARE: [], AZURE: ["m3"]}
-        world = World({"prod": own, "dev": {AZURE: ["m4"], LAKE: ["m5"], BARE: []}})
+        theirs = replace(LAKE, storage_namespace="s3://theirs/lake")
+        world = World({"prod": own, "dev": {AZURE: ["m4"], theirs: ["m5"], BARE: []}})
         kept: list[int] = []
         found = all_others(world.site(), keep=lambda: kept.append(1))
         expected = (ranges("prod/copy", "m1", "m2"), ranges("prod/azure", "m3"), ranges("dev/lake", "m5"))
         assert found == expected
         assert sorted(world.log) == sorted(
-            ["dev", "prod", "prod/copy", "prod/bare", "prod/azure", "dev/lake", "dev/bare"]
+            [*("dev", "prod") * 2, "prod/copy", "prod/bare", "prod/azure", "dev/lake", "dev/bare"]
         )
         assert len(kept) == 5
+
+    def it_refuses_a_repository_on_the_same_storage(self) -> None:
+        world = World({"prod": {}, "dev": {LAKE: []}})
+        with pytest.raises(LakeplanError, match="repository dev/lake has the same storage namespace"):
+            all_others(world.site(), keep=lambda: None)
 
     def it_names_those_that_cannot_be_read(self) -> None:
         bad = PermissionDenied("denied", where="anywhere")

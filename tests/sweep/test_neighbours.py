@@ -16,6 +16,7 @@ from lakeplan.formats.namespace import PROBE_KEY
 from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.stores.open import open_sweep_store
+from lakeplan.sweep import run as module
 from lakeplan.sweep.neighbours import Probes, check_neighbours
 from lakeplan.sweep.ports import Neighbour, Site
 from lakeplan.sweep.run import run_sweep
@@ -340,6 +341,32 @@ class DescribeRepositoriesOfOtherServers:
         world.sweeper.after_round = import_the_rest
         end = world.run(mark)
         assert (end.amount(Status.DELETED).objects, end.amount(Status.SAVED).objects) == (1, 1)
+
+    @pytest.mark.parametrize("before_round", [True, False])
+    def it_stops_when_one_is_created_in_the_namespace_while_the_sweep_runs(
+        self, world: SweepWorld, repo: LakeRepository, before_round: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world.marker.rows = 1
+        mark = world.mark()
+        world.approve(mark)
+        world.sweeper.parts_a_round = 1
+        shared = "repository restored has its storage namespace inside this repository's namespace"
+        if before_round:
+            check = module.check_site
+
+            def restore_meanwhile(site: Site, today: date) -> None:
+                check(site, today)
+                world.lake.repository("restored", "local://repo1/data/x")
+
+            monkeypatch.setattr(module, "check_site", restore_meanwhile)
+            with pytest.raises(LakeplanError, match=shared):
+                world.run(mark)
+            assert {*world.going(mark)} <= repo.stored()
+            return
+        world.sweeper.after_round = lambda number: world.lake.repository("restored", "local://repo1/data/x")
+        end = world.run(mark)
+        assert (end.amount(Status.DELETED).objects, end.pending.objects) == (1, 1)
+        assert shared in end.problem
 
     def it_stops_when_one_of_their_servers_does_not_answer_any_more(
         self, world: SweepWorld, repo: LakeRepository, elsewhere: LakeRepository
