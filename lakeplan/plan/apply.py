@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain, islice
@@ -160,8 +161,9 @@ def apply_plan(
             _with_rules(s, fresh[s.key]) if later.get(s.key) and s.key in fresh else s for s in steps
         )
     concerned = reviewed.repositories if options.sweep else _not_done(steps, live)
-    if replayed := _replayed(reviewed, concerned, options, ports.state, plan_digest, run):
-        raise _stale_plan(replayed)
+    replayed = _replayed(reviewed, concerned, options, ports.state, plan_digest, run)
+    if problems := [*replayed, *(() if options.force else _undone(reviewed, live, ports.state))]:
+        raise _stale_plan(problems)
     live = replace(live, allowed=tuple(sorted(options.allowed)))
     ports = replace(ports, pins=_pins(reviewed, live, tree))
     # A refresh compares only the days of patterns, so it does not know whether the rest agrees.
@@ -387,6 +389,25 @@ def _replayed(
         why = f"the plan was made with the same commit of the tree, but since then, run {run_id} has applied"
         problems += [f"{key}: {why} another tree" for key in sorted(left)]
     return problems
+
+
+def _undone(reviewed: Plan, live: Plan, state: StateReader) -> Iterator[str]:
+    """Yield the repositories that agreed with the tree at the review, and that an apply of another version of
+    the tree has changed since. A revert that was planned before the reverted change was applied has nothing
+    to write, but must not look as if it had taken effect."""
+    again = {r.key: r for r in live.repositories if r.failure is None}
+    for key, then in {r.key: r for r in reviewed.repositories if not r.writes and r.key in again}.items():
+        now = again[key]
+        is_open = now.action.writes or any(setting.action.writes for setting in now.settings)
+        if not is_open or now.config_hash != then.config_hash:
+            continue
+        with suppress(LakeplanError):  # a damaged record concerns only the writes to its own repository
+            record, _ = read_applied(state, key) or ({}, "")
+            if record.get("config_hash") not in (None, then.config_hash) and (
+                moment_in(record["at"]) > reviewed.as_of
+            ):
+                run_id = record["run_id"]
+                yield f"{key}: the plan writes nothing, but since then, run {run_id} has changed the rules"
 
 
 def _before(moment: datetime, state: StateReader, tree: str = "") -> Iterator[RunRecord]:

@@ -381,6 +381,24 @@ class DescribePlansThatWereApplied:
         assert (refused.code, "matches another version of the tree" in refused.err) == (5, True), refused.err
         assert world.api.rules("analytics") == {"*": 14}
 
+    def it_refuses_a_revert_that_was_planned_before_its_change_was_applied(self, world, applied):
+        """It has nothing to write, but would look as if it had taken effect."""
+        world.rules("analytics", 5)
+        change = world.plan_file("change.json")
+        world.rules("analytics", 14)
+        revert = world.plan_file("revert.json")
+        world.rules("analytics", 5)
+        assert world.lakeplan("apply", change).code == 0
+        world.rules("analytics", 14)
+        refused = world.lakeplan("apply", revert, "--replan")
+        assert (refused.code, "prod/analytics: the plan writes nothing" in refused.err) == (5, True), (
+            refused.err
+        )
+        assert world.lakeplan("apply", world.plan_file("again.json")).code == 0
+        assert world.api.rules("analytics") == {"*": 14}
+        world.api.set_rules("events", 13)  # by hand, which is what drift reports
+        assert world.lakeplan("apply", revert, "--replan").code == 0
+
     def it_records_a_killed_run_for_its_targets_only(self, world, applied, monkeypatch):
         for name in ("analytics", "events"):
             world.rules(name, 5)
