@@ -201,17 +201,8 @@ def _id(item: SettingItem) -> Hashable:
 
 
 def _content(item: SettingItem) -> Hashable:
-    return _nameless(item) if isinstance(item, Policy) else None
-
-
-def _nameless(policy: Policy) -> Policy:
-    return Policy(
-        None,
-        tuple(sorted(set(policy.patterns))),
-        policy.max_age_seconds,
-        policy.max_idle_seconds,
-        policy.description,
-    )
+    have = canonical(item)
+    return replace(have, id=None) if isinstance(have, Policy) else None
 
 
 def _patterns(item: SettingItem) -> Hashable:
