@@ -490,8 +490,7 @@ def check_again(
             steps.append(repository)
             continue
         steps.append(current)
-        safety = limits.by_repository.get(repository.key, limits.of_plan)
-        problems = ceiling.outside(repository, current, safety, age=age, now=now)
+        problems = ceiling.outside(repository, current, age=age, now=now)
         excess += [f"{repository.key}, after planning again: {text}" for text in problems]
     if excess:
         raise _stale_plan([*moved, *excess])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -138,16 +137,14 @@ def only_moved(reviewed: RepositoryPlan, live: RepositoryPlan | None) -> bool:
     )
 
 
-def outside(
-    reviewed: RepositoryPlan, live: RepositoryPlan, safety: Safety, *, age: timedelta, now: datetime
-) -> list[str]:
+def outside(reviewed: RepositoryPlan, live: RepositoryPlan, *, age: timedelta, now: datetime) -> list[str]:
     """Return why a plan that was made again might delete something that was not reviewed, or nothing if it
     cannot do so.
 
     Stricter than ``growth``: there is no tolerance, and both plans must name everything that would be
     deleted, because equal numbers may mean different objects. Retention that someone has lengthened since
     must not shrink."""
-    texts = growth(reviewed, live, replace(safety, impact_tolerance_percent=0), age=age, now=now)
+    texts = growth(reviewed, live, Safety(impact_tolerance_percent=0), age=age, now=now)
     more = sorted(_written(live) - _written(reviewed))
     if more:
         texts.append(f"its {' and '.join(more)} would be written, but the reviewed plan did not include that")

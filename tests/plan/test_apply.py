@@ -82,6 +82,7 @@ class DescribeAStalePlan:
     def it_fails_later_where_a_repository_cannot_be_read(self) -> None:
         broken = replace(self.CHANGED, failure=Failure("no answer"))
         assert refusals(a_plan(A, B), a_plan(broken, B)) == []
+        assert len(refusals(a_plan(A, B), a_plan(broken, replace(B, config_hash="another")))) == 1
 
     def it_skips_only_the_comparison_of_rules_when_forced(self) -> None:
         edited = replace(A, before=GcRules(31))
@@ -176,7 +177,11 @@ class DescribeRefusals:
     def it_does_not_judge_what_is_done_or_cannot_be_read(self) -> None:
         done = replace(A, before=A.after, gates=(gate(),), impact=impact(900))
         broken = replace(A, failure=Failure("no answer"), gates=(gate(),), impact=impact(900))
-        assert refusals(a_plan(A), a_plan(done)) == refusals(a_plan(A), a_plan(broken)) == []
+        gated = replace(B, gates=(gate(scope="prod/b"),))
+        for first in (done, broken):
+            assert refusals(a_plan(A), a_plan(first)) == []
+            (text,) = refusals(a_plan(A, B), a_plan(first, gated))
+            assert text.startswith("prod/b")
 
 
 class DescribeGatesOfTheWholePlan:
@@ -243,6 +248,9 @@ class DescribeChecks:
     def it_refuses_one_without_a_result(self) -> None:
         judged = GateResult("check", "plan", GateOutcome.PASSED, "c: fine")
         assert self.decided(a_plan(A, gates=(judged,)), ["c", "d"]) == [("plan", "refused")]
+        checks: Any = [SimpleNamespace(name="d")]
+        (found,) = module._check_gates(a_plan(A), a_plan(A), checks, self.OVERRIDES, None)
+        assert found.message == "d: did not run on this plan"
 
 
 class DescribeAPlanThatWasMadeAgain:
@@ -264,6 +272,8 @@ class DescribeAPlanThatWasMadeAgain:
     def it_is_written_as_reviewed_where_it_is_done(self) -> None:
         reviewed, live = self.none_expires(), self.none_expires(before=GcRules(7), impact=impact(900))
         assert self.again(a_plan(reviewed), a_plan(live)) == (reviewed,)
+        with pytest.raises(StalePlan):
+            self.again(a_plan(reviewed, self.none_expires("b")), a_plan(live, repository("b")))
 
     @pytest.mark.parametrize(
         "change", [None, {"failure": Failure("no answer")}, {"config_hash": "another"}, {"creation_date": 9}]
@@ -274,6 +284,7 @@ class DescribeAPlanThatWasMadeAgain:
             self.again(a_plan(self.none_expires()), live)
         text = "prod/a: it changed again while lakeplan was planning again"
         assert caught.value.reasons == (*self.MOVED, text)
+        assert caught.value.hint == "Run `lakeplan plan` again and have it reviewed."
 
     def it_is_stale_if_it_may_delete_more(self) -> None:
         of = limits(of_plan=Safety(impact_tolerance_percent=100))
@@ -324,6 +335,9 @@ class DescribeASelection:
         plan = a_plan(A, B)
         assert narrowed(plan, Selection()) is plan
         assert narrowed(plan, Selection(targets=("b",))).repositories == (B,)
+        other = repository("b", server="dev", owner="web")
+        for selection in (Selection(owner="web"), Selection(server="dev")):
+            assert narrowed(a_plan(A, other, B), selection).repositories == (other,)
         with pytest.raises(UsageError, match="matches no repository"):
             narrowed(plan, Selection(targets=("c",)))
 

@@ -486,7 +486,7 @@ def taken_back(before: GcRules | None, then: GcRules | None, **more: object) -> 
     reviewed = repository(before=then, **more)
     live = repository(before=before, **more)
     age = timedelta(hours=1)
-    found = ceiling.outside(reviewed, live, Safety(), age=age, now=NOW)
+    found = ceiling.outside(reviewed, live, age=age, now=NOW)
     return [
         text.partition("undo that: ")[2]
         for text in found
@@ -538,7 +538,7 @@ ADDED = SettingChange("q", Action.ADD, {}, {"max_age": "1d"})
 
 def of_policies(then: PoliciesPlan | None, live: PoliciesPlan | None) -> list[str]:
     reviewed = repository(branch_lifecycle=then)
-    found = ceiling.outside(reviewed, repository(branch_lifecycle=live), Safety(), age=HOUR, now=NOW)
+    found = ceiling.outside(reviewed, repository(branch_lifecycle=live), age=HOUR, now=NOW)
     return [text for text in found if "policies would" in text or "now point to commits" in text]
 
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeplan.review import ceiling
-from lakeplan.values.desired import Safety
 from lakeplan.values.plan import (
     Bit,
     BranchFate,
@@ -31,7 +30,6 @@ from lakeplan.values.shown_records import object_digests, packed
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 DAY = timedelta(days=1)
 NAMES = st.frozensets(st.sampled_from("abcdefgh"))
-TOLERANCES = st.sampled_from((0.0, 10.0, 100.0, 1000.0))
 AGES = st.sampled_from((timedelta(hours=1), DAY, timedelta(days=1, seconds=1), timedelta(days=3)))
 
 
@@ -68,27 +66,24 @@ def repository(**changes: object) -> RepositoryPlan:
     return replace(plan, **changes)  # type: ignore[arg-type]
 
 
-def outside(
-    reviewed: RepositoryPlan, live: RepositoryPlan, age: timedelta = DAY, percent: float = 10
-) -> list[str]:
-    safety = Safety(impact_tolerance_percent=percent)
-    return ceiling.outside(reviewed, live, safety, age=age, now=NOW + age)
+def outside(reviewed: RepositoryPlan, live: RepositoryPlan, age: timedelta = DAY) -> list[str]:
+    return ceiling.outside(reviewed, live, age=age, now=NOW + age)
 
 
 class DescribeWhatLiesWithin:
-    @given(NAMES, NAMES, NAMES, AGES, TOLERANCES)
+    @given(NAMES, NAMES, NAMES, AGES)
     @settings(max_examples=300, deadline=None)
-    def it_is_a_subset_of_the_reviewed_objects_and_nothing_else(self, now, week, live, age, percent):
+    def it_is_a_subset_of_the_reviewed_objects_and_nothing_else(self, now, week, live, age):
         allowed = now if age <= DAY else now | week
-        found = outside(repository(impact=impact(now, week)), repository(impact=impact(live)), age, percent)
+        found = outside(repository(impact=impact(now, week)), repository(impact=impact(live)), age)
         if live <= allowed:
             assert found == []
         else:
             assert found
 
-    @given(NAMES, NAMES, TOLERANCES)
+    @given(NAMES, NAMES)
     @settings(max_examples=100, deadline=None)
-    def it_is_a_subset_of_the_reviewed_branches(self, names, live, percent):
+    def it_is_a_subset_of_the_reviewed_branches(self, names, live):
         def of(chosen: frozenset[str]) -> RepositoryPlan:
             created = NOW - timedelta(days=50)
             fates = tuple(
@@ -97,7 +92,7 @@ class DescribeWhatLiesWithin:
             policies = PoliciesPlan(Action.CHANGE, fates=fates, deletions={"now": len(fates)})
             return repository(branch_lifecycle=policies, impact=Impact(ImpactStatus.UNAFFECTED))
 
-        assert (outside(of(names), of(live), timedelta(hours=1), percent) == []) is (live <= names)
+        assert (outside(of(names), of(live), timedelta(hours=1)) == []) is (live <= names)
 
     @given(NAMES, st.integers(0, 3), st.integers(0, 3))
     @settings(max_examples=50, deadline=None)
@@ -109,7 +104,7 @@ class DescribeWhatLiesWithin:
         names = frozenset(f"object-{number}" for number in range(1000))
         assert outside(repository(impact=impact(names)), repository(impact=impact(names))) == []
         more = impact(names | {"another"})
-        assert outside(repository(impact=impact(names)), repository(impact=more), percent=1000)
+        assert outside(repository(impact=impact(names)), repository(impact=more))
 
 
 class DescribeWhatIsNotKnown:
