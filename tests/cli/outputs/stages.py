@@ -12,6 +12,7 @@ from tests.cli.outputs.site import NOON, Site
 LAKE = Path(__file__).parent / "lake.yaml"
 MARK = "20260331T120000"
 """What the id of the one mark of the stage ``marked`` begins with."""
+APPLIED_WITH = ("unknown-impact", "adoption")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def seed(site: Site) -> None:
 
 
 def apply(site: Site) -> None:
-    file = override(site, "unknown-impact", "adoption")
+    file = override(site, *APPLIED_WITH)
     done(site, "plan --no-simulate --out plan.json -q")
     done(site, "apply plan.json --no-simulate -q")
     file.unlink()
@@ -56,6 +57,7 @@ def observe(site: Site) -> None:
 
 
 def mark(site: Site) -> None:
+    override(site, *APPLIED_WITH)  # a sweep requires the tree that was applied
     done(site, "sweep mark --target 'lake-*' -q")
 
 
