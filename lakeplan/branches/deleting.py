@@ -515,7 +515,7 @@ def _undo(
                 if len(made) < len(some):
                     missing = f"{len(left) - len(done):,} of {len(left):,}"
                     raise LakeplanError(
-                        f"the undo was stopped before it restored {missing} branches",
+                        f"the undo was stopped, and {missing} branches were not restored",
                         where=desired.key,
                         hint="Run the command again to restore them.",
                     )

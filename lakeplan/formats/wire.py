@@ -18,7 +18,7 @@ def damaged(message: str) -> FormatError:
     return FormatError(message, hint=HINT)
 
 
-LIMIT_HINT = "docs/limits.md lists the limits. Nothing in the file was used."
+LIMIT_HINT = "See docs/limits.md for the limits. Nothing in the file was used."
 
 
 @contextmanager

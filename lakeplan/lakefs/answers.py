@@ -219,7 +219,7 @@ def list_all(
         if not page.has_more:
             return
         if fault := progress.fault(page, response.content, clock.monotonic()):
-            hint = "Check that endpoint_url points to a lakeFS server. docs/limits.md lists the limits."
+            hint = "Check that endpoint_url points to a lakeFS server. See docs/limits.md for the limits."
             raise unexpected(transport, call, response, fault, hint)
         call = replace(call, params={**call.params, "after": page.next_offset})
 

@@ -84,7 +84,7 @@ _TLS = "Check the server's certificate, or set REQUESTS_CA_BUNDLE to a CA bundle
 _SETTINGS = "Check endpoint_url and the proxy settings."
 _NOT_LAKEFS = "Check that endpoint_url points to a lakeFS server."
 _SLOW = "the server did not respond within the time limit"
-CHERRY_PICKED = "lakeFS can return this error for ten minutes after a cherry-pick. Try again later."
+CHERRY_PICKED = "Try again later. lakeFS can return this error for up to ten minutes after a cherry-pick."
 
 REQUEST_ERRORS: dict[type[Exception], tuple[str, str]] = {
     vendor.SSLError: ("the TLS connection failed", _TLS),
@@ -114,7 +114,7 @@ def unreachable(error: Exception, where: str, operation: str) -> ServerError:
         return ServerUnreachable(
             f"cannot {operation}: the response was refused: {error}",
             where=where,
-            hint="Check that endpoint_url points to a lakeFS server. docs/limits.md lists the limits.",
+            hint="Check that endpoint_url points to a lakeFS server. See docs/limits.md for the limits.",
             detail="ReadTimeout",
         )
     kind = next((kind for kind in type(error).__mro__ if kind in REQUEST_ERRORS), vendor.RequestException)

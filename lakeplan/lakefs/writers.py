@@ -133,7 +133,7 @@ class LakeFSPreparer(Adapter):
                 if isinstance(error, RepositoryNotFound) or "branch" not in error.message:
                     raise
                 if not tries:
-                    hint = "Branches were deleted in the meantime. Run the command again."
+                    hint = "Run the command again. Branches were deleted in the meantime."
                     raise error.replaced(hint=hint) from error
 
     def _prepare(self, repository: str) -> tuple[UncommittedRun, ...]:

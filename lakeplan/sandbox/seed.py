@@ -223,7 +223,7 @@ class _Runner:
         raise UsageError(
             f"no commit on {step.first} got an id that sorts before the HEAD of {step.then}",
             where=self._place,
-            hint="Commit ids are random. Run `lakeplan sandbox seed` again on a new sandbox.",
+            hint="Run `lakeplan sandbox seed` again on a new sandbox, because commit ids are random.",
         )
 
     def _head(self, branch: str) -> str:

@@ -104,8 +104,8 @@ def _unusable(path: Path, error: OSError | sqlite3.DatabaseError) -> UsageError:
     return UsageError(
         f"cannot use the sandbox's data: {getattr(error, 'strerror', None) or error}",
         where=str(path),
-        hint="Another sandbox may be running in this folder, or this file may be damaged. Choose a different"
-        " folder.",
+        hint="Choose a different folder. Another sandbox may be running in this one, or this file may be"
+        " damaged.",
     )
 
 

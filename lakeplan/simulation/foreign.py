@@ -82,9 +82,10 @@ OpenRunner = Callable[[int], AbstractContextManager[tuple[Runner, RunnerChoice]]
 SAMPLE_METARANGES, SAMPLE_RANGES = 20, 100
 """The most files of each kind, over all repositories, that are read again to verify a cache."""
 GONE = (
-    "A commit of this repository needs the file, so lakeplan cannot determine which objects of other"
-    " repositories the repository uses. Restore the file, or delete the repository if nobody needs it. If the"
-    f" commit uses no objects of the swept repository, override {MISSING_METADATA.name} for it in the tree."
+    "Restore the file, or delete the repository if nobody needs it. A commit of this repository needs the"
+    " file, and without it lakeplan cannot determine which objects of other repositories the commit uses. If"
+    f" it uses no objects of the swept repository, override {MISSING_METADATA.name} for this repository in"
+    " the tree."
 )
 MISSING = (DataGone, StorageNotFound, WrongContent)
 _ID = 64

@@ -103,7 +103,7 @@ def read_refs_dump(namespace: NamespaceReader) -> tuple[RefsDumpIds, Refs]:
         raise LakeplanError(
             f"the refs dump lacks the HEAD of {len(lost)} of its branches: {named}",
             where=where,
-            hint="Commits were created while the dump was being written. Run `lakectl refs-dump` again.",
+            hint="Run `lakectl refs-dump` again. Commits were created while this dump was being written.",
         )
     return ids, refs
 

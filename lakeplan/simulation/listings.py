@@ -200,7 +200,7 @@ def find_run(namespace: NamespaceReader, *, as_of_us: int, max_age_seconds: int)
             f" old, but the maximum age is {timedelta(seconds=max_age_seconds)}",
             where=f"{namespace.url}/{GC_UNCOMMITTED_PREFIX}{run_id}",
             hint=(
-                "The list does not contain later uncommitted changes. Create a new list, or increase"
+                "Create a new list, which also contains later uncommitted changes, or increase"
                 " --max-uncommitted-age."
             ),
         )

@@ -18,7 +18,7 @@ _PIECE = limits.MIB
 REMNANT_PAGES = 1_000
 """The most pages of older versions that are counted. A page has a thousand versions."""
 CONNECTIONS = 32
-HINT = "Check the address of the store. docs/limits.md lists the limits."
+HINT = "Check the address of the store. See docs/limits.md for the limits."
 
 
 class BoundedRaw:

@@ -298,7 +298,7 @@ class DescribeManyBranches:
         left = self.COUNT - len(ends(report))
         assert left
         (repository,) = report.repositories
-        assert f"before it restored {left} of {self.COUNT} branches" in repository.failure.message
+        assert f"{left} of {self.COUNT} branches were not restored" in repository.failure.message
         assert undo_exit_code(report) == code
         many.stop = False
         monkeypatch.setattr(many.lakefs, "create_branch", original)

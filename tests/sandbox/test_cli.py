@@ -102,7 +102,7 @@ class DescribeUp:
     def it_refuses_a_folder_that_another_one_uses(self, sandbox, tmp_path, capsys):
         arguments = ["sandbox", "up", "--port", "0", "--dir", str(tmp_path / "sandbox")]
         assert run(arguments) == ExitCode.USAGE
-        assert "Another sandbox may be running in this folder" in capsys.readouterr().err
+        assert "Another sandbox may be running in this one" in capsys.readouterr().err
 
 
 class DescribeSeed:
