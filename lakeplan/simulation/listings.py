@@ -46,9 +46,7 @@ AT_ONCE = 1 << 16
 """The least number of listed objects that become rows together, if there are as many."""
 
 
-def list_stored(
-    reader: NamespaceReader, prefix: str = "", *, recursive: bool = True
-) -> Iterator[StoredColumns]:
+def list_stored(reader: NamespaceReader, prefix: str, *, recursive: bool = True) -> Iterator[StoredColumns]:
     """The columns of ``list_objects``, in batches of at least ``AT_ONCE`` rows except the last."""
     if isinstance(reader, ColumnReader):
         return in_batches(reader.list_columns(prefix, recursive=recursive), AT_ONCE)
@@ -119,7 +117,7 @@ def is_text(keys: pa.Array) -> npt.NDArray[np.bool_]:
     try:
         keys.cast(pa.string())
     except pa.ArrowInvalid:
-        return np.array([_is_utf8(key) for key in keys.to_pylist()], np.bool_)
+        return np.array([_is_utf8(key) for key in keys.to_pylist()])
     return np.ones(len(keys), np.bool_)
 
 
@@ -128,7 +126,7 @@ def strings_of(keys: pa.Array) -> pa.Array:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([key.decode(errors="backslashreplace") for key in keys.to_pylist()], pa.string())
+        return pa.array([key.decode(errors="backslashreplace") for key in keys.to_pylist()])
 
 
 def hash_strings(strings: pa.Array) -> Hashes:

@@ -66,6 +66,7 @@ def it_is_a_candidate_only_where_a_collector_would_delete() -> None:
         "data/x./y": True,
         "data/\udcff": True,
         "x": True,
+        "\udcffx": True,
         "data/": False,
         "data": True,
         "data/./x": False,
@@ -145,6 +146,9 @@ def it_makes_objects_of_columns_and_back() -> None:
     assert list(columns_of(objects).objects()) == objects
     mask = np.array([True, False, True])
     assert list(chosen(columns_of(objects), mask).objects()) == [objects[0], objects[2]]
+    for columns in (columns_of([]), columns_of(objects)):
+        assert (columns.keys.type, columns.e_tags.type) == (pa.binary(), pa.string())
+        assert columns.sizes.dtype == columns.modified_us.dtype == np.int64
 
 
 def it_lists_a_store_without_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,6 +162,9 @@ def it_lists_a_store_without_columns(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [len(columns) for columns in listed] == [2, 2, 1]
     assert [one for columns in listed for one in columns.objects()] == list(reader.list_objects("data/"))
     assert list(list_stored(reader, "data/", recursive=False)) == []
+    (tmp_path / "root").write_bytes(b"x")
+    found = [one.key for columns in list_stored(reader, "data/1/") for one in columns.objects()]
+    assert found == ["data/1/1", "data/1/3"]
 
 
 def it_joins_small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,10 +172,11 @@ def it_joins_small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Pages:
         def list_columns(self, prefix: str = "", *, recursive: bool = True) -> Iterator[StoredColumns]:
-            for n in range(5):
+            for n in range(5 if recursive else 1):
                 yield columns_of([StoredObject(f"{prefix}{n}-{m}", n, m) for m in range(2)])
 
     listed = list(list_stored(Pages(), "data/"))  # type: ignore[arg-type]
     assert [len(columns) for columns in listed] == [4, 4, 2]
     keys = pa.concat_arrays([columns.keys for columns in listed]).to_pylist()
     assert keys == [f"data/{n}-{m}".encode() for n in range(5) for m in range(2)]
+    assert [len(columns) for columns in list_stored(Pages(), "", recursive=False)] == [2]  # type: ignore[arg-type]
