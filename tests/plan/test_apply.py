@@ -142,6 +142,8 @@ class DescribeRefusals:
     def it_refuses_more_than_the_review_showed(self) -> None:
         (text,) = refusals(a_plan(A), a_plan(repository("a", impact=impact(200))))
         assert text == "prod/a: 200 objects would expire, but the reviewed plan shows 100"
+        both = refusals(a_plan(A, B), a_plan(*(repository(n, impact=impact(200)) for n in "ab")))
+        assert [text.partition(":")[0] for text in both] == ["prod/a", "prod/b"]
         loose = Safety(impact_tolerance_percent=100)
         grown = a_plan(repository("a", impact=impact(200)))
         assert refusals(a_plan(A), grown, limits(of_plan=loose)) == []
@@ -190,6 +192,9 @@ class DescribeGatesOfTheWholePlan:
         assert refusals(a_plan(A), a_plan(A), of) == []
         (text,) = refusals(a_plan(A, B), a_plan(A, B), of)
         assert text.startswith("plan: gate expired-bytes")
+        live = a_plan(*(replace(r, gates=(gate("expired-bytes", r.key),)) for r in (A, B)))
+        each = limits("a=expired-bytes", "b=expired-bytes", of_plan=of.of_plan)
+        assert refusals(a_plan(A, B), live, each) == [], "overridden wherever it comes from"
         assert refusals(a_plan(A, replace(B, action=Action.NONE, after=B.before)), a_plan(A, B), of) == []
 
     def it_refuses_unmanaged_repositories_if_the_tree_does(self) -> None:
