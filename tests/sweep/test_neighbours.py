@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -11,18 +12,28 @@ from typing import Any
 
 import pytest
 
-from lakeplan.errors import FormatError, GateRefused, LakeplanError, StorageDenied, StorageNotFound
-from lakeplan.formats.namespace import PROBE_KEY
+from lakeplan.errors import (
+    FormatError,
+    GateRefused,
+    LakeplanError,
+    ReadOnlyRepository,
+    StorageDenied,
+    StorageNotFound,
+)
+from lakeplan.formats.namespace import OWNER_KEY, PROBE_KEY, SWEEPS_PREFIX
 from lakeplan.lakefs.client import LakeFSServer
 from lakeplan.lakefs.credentials import Credentials, Secret
 from lakeplan.stores.open import open_sweep_store
+from lakeplan.sweep import neighbours
 from lakeplan.sweep import run as module
-from lakeplan.sweep.neighbours import Probes, check_neighbours
+from lakeplan.sweep.neighbours import Probes, check_neighbours, check_site
 from lakeplan.sweep.ports import Neighbour, Site
+from lakeplan.sweep.records import continue_or_abort
 from lakeplan.sweep.run import run_sweep
 from lakeplan.values.desired import Override, ServerConfig, Source, StorageConfig
 from lakeplan.values.repository import Repository
 from lakeplan.values.simulation import Status
+from lakeplan.values.sweep import StoreFacts
 from tests.sweeping.lake import Lake, LakeRepository
 from tests.sweeping.world import SweepWorld
 
@@ -378,3 +389,97 @@ class DescribeRepositoriesOfOtherServers:
         with pytest.raises(GateRefused, match="repository of server dev cannot be read"):
             run_sweep(site, stored, world.ports(), world.run_of())
         assert set(world.going(mark)) <= repo.stored()
+
+
+class DescribeWhatIsCheckedOfASite:
+    """By a store in a folder; ``asked`` are the calls for its neighbours."""
+
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+        calls: list[Any] = []
+        monkeypatch.setattr(
+            neighbours,
+            "check_neighbours",
+            lambda *args, listed, probes: calls.append((*args, listed, probes)),
+        )
+        return calls
+
+    @pytest.fixture
+    def site(self, tmp_path: Path) -> Any:
+        return SimpleNamespace(
+            key="prod/lake",
+            repository=SimpleNamespace(read_only=False),
+            server=SimpleNamespace(endpoint_url="https://prod"),
+            desired=SimpleNamespace(name="lake"),
+            store=open_sweep_store(str(tmp_path)),
+        )
+
+    def owner(self, site: Any) -> Any:
+        return json.loads(site.store.read(OWNER_KEY))
+
+    def it_is_its_neighbours_and_its_owner(self, site: Any, asked: list[Any]) -> None:
+        listed, probes = object(), object()
+        check_site(site, TODAY, listed=listed, probes=probes)  # type: ignore[arg-type]
+        check_site(site, TODAY)
+        assert asked == [(site, TODAY, listed, probes), (site, TODAY, None, None)]
+        assert self.owner(site) == {"server": "https://prod", "repository": "lake"}
+
+    def it_is_whether_anything_may_be_deleted(self, site: Any, asked: list[Any]) -> None:
+        site.repository.read_only = True
+        with pytest.raises(ReadOnlyRepository) as caught:
+            check_site(site, TODAY)
+        assert (caught.value.where, asked) == ("prod/lake", [])
+
+    def it_is_whether_the_store_keeps_what_is_deleted(
+        self, site: Any, asked: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        facts = StoreFacts(versioned=False, soft_delete=True)
+        monkeypatch.setattr(site.store, "facts", lambda: facts)
+        with pytest.raises(LakeplanError, match="soft delete is on") as caught:
+            check_site(site, TODAY)
+        assert caught.value.where == site.store.url
+        assert site.store.is_gone(OWNER_KEY)
+
+    @pytest.mark.parametrize("change", [{"server": "https://copy"}, {"repository": "other"}])
+    def it_is_that_no_other_repository_was_there_first(
+        self, site: Any, asked: list[Any], change: dict[str, str]
+    ) -> None:
+        first = {"server": "https://prod", "repository": "lake", **change}
+        site.store.put(OWNER_KEY, json.dumps(first).encode())
+        with pytest.raises(LakeplanError, match="this namespace belongs to") as caught:
+            check_site(site, TODAY)
+        named = f"repository {first['repository']} on the server {first['server']}, not to prod/lake"
+        assert caught.value.message.endswith(named)
+        assert caught.value.where == f"{site.store.url}/{OWNER_KEY}"
+        assert self.owner(site) == first
+
+    @pytest.mark.parametrize("data", [b"damaged", b"[]", b"{}", b'{"server": 1, "repository": "lake"}'])
+    def it_is_not_known_to_be_its_own_by_a_damaged_record(
+        self, site: Any, asked: list[Any], data: bytes
+    ) -> None:
+        site.store.put(OWNER_KEY, data)
+        with pytest.raises(LakeplanError, match="owner cannot be read") as caught:
+            check_site(site, TODAY)
+        assert caught.value.where == f"{site.store.url}/{OWNER_KEY}"
+
+    def it_has_begun_sweeps_and_refuses_unfinished_ones(
+        self, site: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for key in ("m2/begun/part", "m1/begun/part", "m3/results/part", "m3/clock.json"):
+            site.store.put(f"{SWEEPS_PREFIX}{key}", b"x")
+        assert neighbours.begun_sweeps(site) == ["m1", "m2"]
+        summaries: dict[str, Any] = {"m1": "over", "m2": "over"}
+        monkeypatch.setattr(neighbours, "read_summary", lambda store, id: summaries[id])
+        monkeypatch.setattr(neighbours, "is_over", lambda summary: summary == "over")
+        neighbours.check_no_open_sweep(site)
+        for unfinished in (None, "running"):
+            summaries["m2"] = unfinished
+            with pytest.raises(LakeplanError, match="the sweep of mark m2 is not finished") as caught:
+                neighbours.check_no_open_sweep(site)
+            assert (caught.value.where, caught.value.hint) == ("prod/lake", continue_or_abort("m2"))
+
+    def it_may_have_neighbours_without_metadata_only_by_that_override(self, cloud: Cloud) -> None:
+        lacking = replace(OVERRIDE, gate="missing-metadata")
+        assert neighbours.may_lack_metadata(cloud.site(overrides=(lacking,)), TODAY)
+        assert not neighbours.may_lack_metadata(cloud.site(overrides=(OVERRIDE,)), TODAY)
+        assert not neighbours.may_lack_metadata(cloud.site(overrides=(lacking,)), date(2026, 11, 23))
