@@ -261,7 +261,7 @@ class _Named:
         self.room -= len(text)
         if self.room < 0:
             raise FormatError(
-                "the addresses in it may refer to more objects than the limit, because of their spelling",
+                "its addresses have an unusual spelling, so they may refer to more objects than the limit",
                 hint=LIMIT_HINT,
             )
 

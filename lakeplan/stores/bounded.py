@@ -63,7 +63,7 @@ class BoundedRaw:
             raise self._beyond(f"a response took longer than the limit of {limits.FILE_SECONDS:g} seconds")
         if elapsed > limits.RATE_GRACE_SECONDS and self._limit - self._left < limits.RATE_BYTES * elapsed:
             raise self._beyond(
-                f"a response was slower than the minimum of {limits.RATE_BYTES:,} bytes per second"
+                f"a response was slower than the minimum rate of {limits.RATE_BYTES:,} bytes per second"
             )
         return chunk
 

@@ -114,7 +114,7 @@ def _record(site: Site, hold: Hold, record: _Record, refs: Refs, now: datetime) 
     if hold.kind == "prefix" and not any(record.commits):
         named = _first_with_path(site.reader.metadata_reader(site.desired.name), refs, hold.name)
         if not named:
-            _log.warning("%s: the hold on prefix %r matches no path of recent commits", site.key, hold.name)
+            _log.warning("%s: the hold on prefix %r matches no path in recent commits", site.key, hold.name)
             named = {""}
         else:
             replaced = record.commits.pop("", None) is not None

@@ -224,7 +224,7 @@ def _without_copy(
         lost = [address for address in missing if address not in there]
         sweep = read_sweeps(ports.state, site.key).get(mark.mark_id) if lost else None
     except LakeplanError as error:
-        return {}, f"other objects may lack a copy in quarantine, but a record could not be read ({error})"
+        return {}, f"lakeplan could not check whether other objects lack a copy in quarantine ({error})"
     if not lost or sweep is None or not (sweep.purged.objects or sweep.purging):
         return dict.fromkeys(lost, GONE), ""
     objects = count_of(len(lost), "other object was", "other objects were")

@@ -428,7 +428,7 @@ class DescribeAPrefix:
 
     def it_searches_again_while_none_was_found(self, case: Case, caplog: pytest.LogCaptureFixture) -> None:
         assert self.held(case) == ""
-        assert caplog.messages == ["prod/lake: the hold on prefix 'm/' matches no path of recent commits"]
+        assert caplog.messages == ["prod/lake: the hold on prefix 'm/' matches no path in recent commits"]
         self.commit(case, case.state(["m/a"]))
         assert self.held(case) == "c1"
 
