@@ -270,7 +270,7 @@ def it_refuses_a_mark_with_data_that_only_spark_would_read(
     after_the_mark(monkeypatch, add)
     refused = official.run()
     assert refused.code == 1
-    assert "Spark would read it" in " ".join(refused.err.split())
+    assert "Spark would still read it" in " ".join(refused.err.split())
     assert official.site.data() == before
     assert len(official.starts) == 1
     assert not official.summary.exists()
