@@ -490,6 +490,13 @@ class DescribeTheParts:
         )
         assert marker.held_again(again, limit=5) == {"data/p/a", "data/p/n"}
 
+    def it_names_every_repository_that_has_the_same_range(
+        self, site: Site, marker: StepMarker, others: tuple[ForeignRanges, ...]
+    ) -> None:
+        marked = site.mark(marker, foreign=(others[1], replace(others[1], name="prod/z")))
+        (row,) = self.rows(site, marked.kept)
+        assert row["kept_by"] == ["repository prod/y", "repository prod/z"]
+
     def it_names_only_as_many_repositories_as_there_are_bits(
         self,
         site: Site,
