@@ -146,6 +146,7 @@ MODULES = {
     "sweep/hold_records": ["tests/sweep/test_hold_records.py"],
     "sweep/inspection": ["tests/sweep/test_inspection.py", "tests/sweep/test_needed.py"],
     "sweep/judge": ["tests/sweep/test_judge.py"],
+    "sweep/neighbours": ["tests/sweep/test_neighbours.py"],
     "sweep/observed_rules": ["tests/sweep/test_observed_rules.py"],
     "sweep/ports": ["tests/sweep/test_ports.py"],
     "sweep/purge": ["tests/sweep/test_purge.py"],

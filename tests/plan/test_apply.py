@@ -16,7 +16,17 @@ from lakeplan.plan.apply import _Limits, check, check_again, narrowed
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.selection import Selection
 from lakeplan.values.desired import Safety
-from lakeplan.values.plan import Failure, GateOutcome, GateResult, Impact, ImpactStatus, Plan, RepositoryPlan
+from lakeplan.values.plan import (
+    BranchFate,
+    Failure,
+    GateOutcome,
+    GateResult,
+    Impact,
+    ImpactStatus,
+    Plan,
+    PoliciesPlan,
+    RepositoryPlan,
+)
 from lakeplan.values.rules import Action, GcRules
 from tests.review.test_ceiling import NOW, impact
 from tests.review.test_ceiling import repository as one_repository
@@ -256,6 +266,25 @@ class DescribeChecks:
         checks: Any = [SimpleNamespace(name="d")]
         (found,) = module._check_gates(a_plan(A), a_plan(A), checks, self.OVERRIDES, None)
         assert found.message == "d: did not run on this plan"
+
+
+def with_policies(*branches: str) -> RepositoryPlan:
+    """Policies of the server delete these branches now."""
+    created = NOW - timedelta(days=50)
+    fates = tuple(BranchFate(b, "c", created, None, "p", NOW - timedelta(days=1), None) for b in branches)
+    policies = PoliciesPlan(Action.CHANGE, fates=fates, deletions={"now": len(fates)})
+    return repository(branch_lifecycle=policies, impact=Impact(ImpactStatus.UNAFFECTED))
+
+
+def it_deletes_no_branch_that_was_not_reviewed() -> None:
+    reviewed, more = a_plan(with_policies("x")), a_plan(with_policies("x", "y"))
+    assert refusals(reviewed, reviewed) == []
+    assert refusals(reviewed, more) == ["prod/a: 2 branches would be deleted, but the reviewed plan shows 1"]
+    other = a_plan(with_policies("y"))
+    assert refusals(reviewed, other) == ["prod/a: branches that were not reviewed would be deleted: y"]
+    assert check_again(reviewed, reviewed, limits(), (), now=LATER) == reviewed.repositories
+    with pytest.raises(StalePlan):
+        check_again(reviewed, other, limits(), (), now=LATER)
 
 
 class DescribeAPlanThatWasMadeAgain:
