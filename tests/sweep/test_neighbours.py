@@ -175,6 +175,28 @@ class DescribeTheSameBucketByAnotherEndpoint:
             check_neighbours(cloud.site(neighbours=(other,)), TODAY)
         check_neighbours(cloud.site(neighbours=(other,), overrides=(OVERRIDE,)), TODAY)
 
+    @pytest.mark.parametrize(
+        ("own", "other"),
+        [
+            ("s3://bucket/lake", "s3://bucket/lake/"),
+            ("https://one.blob.core.windows.net/c/lake", "https://two.blob.core.windows.net/c/lake"),
+        ],
+    )
+    def it_is_not_known_either_if_both_repositories_have_the_same_name(
+        self, cloud: Cloud, own: str, other: str
+    ) -> None:
+        """Nor if only the account differs, which may be the same storage too."""
+        cloud.denied.add(other)
+        there = Neighbour(at("dev", "https://two"), "dev/lake", repository("lake", other), READER)
+        with pytest.raises(GateRefused, match="dev/lake has data in this storage: access denied"):
+            check_neighbours(cloud.site(own, neighbours=(there,)), TODAY)
+
+    def it_is_certain_also_if_both_repositories_have_the_same_name(self, cloud: Cloud) -> None:
+        there = repository("lake", "s3://bucket/lake")
+        other = Neighbour(at("dev", "https://one"), "dev/lake", there, READER)
+        with pytest.raises(LakeplanError, match="dev/lake has the same storage namespace"):
+            check_neighbours(cloud.site(neighbours=(other,), overrides=(OVERRIDE,)), TODAY)
+
     def it_is_certain_where_the_endpoint_is_the_same(self, cloud: Cloud) -> None:
         other = neighbour("s3://bucket/lake/x", "https://one")
         with pytest.raises(LakeplanError, match="dev/copy has its storage namespace inside"):
@@ -220,6 +242,14 @@ class DescribeTheSameBucketByAnotherEndpoint:
 
 
 class DescribeTheSameServer:
+    def it_is_listed_once_for_all_repositories(self, cloud: Cloud) -> None:
+        cloud.listed = [repository("inner", "s3://bucket/lake/inner")]
+        check_neighbours(cloud.site(), TODAY, listed=[])
+        with pytest.raises(LakeplanError, match="inner has its storage namespace inside"):
+            check_neighbours(cloud.site(), TODAY)
+        with pytest.raises(LakeplanError, match="inner has its storage namespace inside"):
+            check_neighbours(cloud.site(), TODAY, listed=iter(cloud.listed))
+
     def it_recognises_a_bucket_by_its_second_name(self, cloud: Cloud) -> None:
         cloud.buckets["https://one", "bucket"] = cloud.buckets["https://one", "bucket-alias"] = Bucket()
         cloud.listed = [repository("copy", "s3://bucket-alias/lake")]
