@@ -19,7 +19,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -99,16 +99,16 @@ def _loaded(folder: Path) -> ModuleType:
 def _imported(folder: Path) -> ModuleType:
     """The compiled loops, from the files in the folder if these are exactly those that were written. numba
     does not check its files, and with a single wrong bit machine code may give wrong answers."""
-    if not _is_whole(folder):
-        with locked(folder / ".lock"):
-            if not _is_whole(folder):  # else another process has just compiled it
-                for file in _files(folder):
-                    _log.info("%s is damaged or incomplete; compiling it again", file)
-                    file.unlink()
-                module = importlib.import_module(_KERNELS)
-                (folder / _CHECKSUM).write_bytes(_checksum(folder))
-                return module
-    return importlib.import_module(_KERNELS)
+    was_whole = _is_whole(folder)
+    with nullcontext() if was_whole else locked(folder / ".lock"):
+        if not was_whole and not _is_whole(folder):  # else another process has just compiled it
+            for file in _files(folder):
+                _log.info("%s is damaged or incomplete; compiling it again", file)
+                file.unlink()
+        module = importlib.import_module(_KERNELS)
+        if not _is_whole(folder):  # also if numba adds code for another processor
+            (folder / _CHECKSUM).write_bytes(_checksum(folder))
+    return module
 
 
 def _is_whole(folder: Path) -> bool:

@@ -110,6 +110,20 @@ def it_compiles_anew_what_has_one_wrong_bit(cache: Path, tmp_path: Path) -> None
     assert decode(tmp_path, XDG_CACHE_HOME=str(cache)) == (said, "")
 
 
+def it_keeps_code_for_several_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def add(name: str) -> ModuleType:
+        (tmp_path / f"{len(list(tmp_path.glob('*.nbc')))}.nbc").write_bytes(b"code")
+        return ModuleType(name)
+
+    monkeypatch.setattr(compiled.importlib, "import_module", add)  # type: ignore[attr-defined]
+    for number in (1, 2):
+        compiled._imported(tmp_path)
+        assert len(list(tmp_path.glob("*.nbc"))) == number
+    (tmp_path / "1.nbc").write_bytes(b"damaged")
+    compiled._imported(tmp_path)
+    assert [file.read_bytes() for file in tmp_path.glob("*.nbc")] == [b"code"]
+
+
 def it_decodes_with_numpy_where_numba_is_not_installed_or_fails(tmp_path: Path) -> None:
     missing = "import sys; sys.modules['numba'] = None\n"
     said, log = decode(tmp_path, before=missing, HOME=str(tmp_path))
