@@ -1,5 +1,5 @@
 """Packets, which steps exchange and return, and a runner of steps in threads of this process. A packet has
-many rows as one value, so that runners need not look at rows. In Spark packets are Arrow batches of one schema."""
+many rows as one value, so that runners need not look at rows. In Spark a packet is an Arrow batch."""
 
 from __future__ import annotations
 
