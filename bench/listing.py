@@ -16,9 +16,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from lakeplan.formats.namespace import known_as
 from lakeplan.simulation.inputs import NamespaceMetadata, listing_items
 from lakeplan.simulation.listings import list_stored
-from lakeplan.simulation.observing import Source, fetch, known_as, observe
+from lakeplan.simulation.observing import Source, fetch, observe
 from lakeplan.stores.open import Access, S3Location, open_namespace, parse_location
 from lakeplan.stores.s3_client import S3Client
 

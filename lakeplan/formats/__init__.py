@@ -9,4 +9,5 @@ __all__ = [
     "range_arrays",
     "ranges",
     "refs",
+    "wire",
 ]

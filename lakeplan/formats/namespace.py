@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote
 
@@ -336,3 +337,56 @@ def checked_mark_id(mark_id: str) -> str:
             f"{mark_id!r} is not a mark id", hint="Run `lakeplan sweep list` to list marks and their ids."
         )
     return mark_id
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Addresses of one namespace, which has the URLs ``namespaces``. A full address under another URL or in
+    an unusual spelling may still refer to an object of the namespace, and so protects it."""
+
+    namespaces: tuple[str, ...]
+
+    def meaning(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
+        """The key that the address certainly refers to (or None), and other keys that it may refer to."""
+        if address_type == AddressType.RELATIVE:
+            key: str | None = address
+        else:
+            known = (normalize(address, address_type, namespace) for namespace in self.namespaces)
+            key = next((meant for meant in known if meant is not None), None)
+        relative = key == address
+        if key is not None and (is_usual_key(key) if relative else is_usual_url(key)):
+            return key, []
+        others = possible_keys(address, folder_names(self.namespaces))
+        if relative:
+            return key, [other for other in others if other != key]
+        return None, others
+
+    def protected(self, address: str, address_type: int) -> list[str]:
+        """Every key that the address refers to or may refer to."""
+        key, others = self.meaning(address, address_type)
+        return others if key is None else [key, *others]
+
+    def foreign(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
+        """The ``meaning`` of an address in another repository. A relative address (or, in old entries, one
+        that is no URI) is in that repository's namespace, unless a store lets it lead out of it: ``../``, or
+        a URL."""
+        if address_type != AddressType.RELATIVE and "://" in address:
+            return self.meaning(address, AddressType.FULL)
+        if is_usual_key(address):
+            return None, []
+        return None, possible_keys(f"//{address}", folder_names(self.namespaces))
+
+    def staged(self, address: str) -> list[str]:
+        """Every key that an address in a run of uncommitted addresses may refer to. The server writes full
+        ones that begin with the namespace as relative, so a query or an escape may still be that of a URL."""
+        keys = self.protected(address, AddressType.BY_PREFIX)
+        if not is_usual_url(address):
+            keys += possible_keys(address, folder_names(self.namespaces))
+        return list(dict.fromkeys(keys))
+
+
+def known_as(read_url: str, storage_namespace: str | None) -> Addresses:
+    """The addresses of a namespace read at ``read_url``, which its server calls ``storage_namespace`` (None:
+    unknown)."""
+    read_url = read_url.rstrip("/")
+    return Addresses((read_url,) if storage_namespace is None else (storage_namespace, read_url))

@@ -11,7 +11,6 @@ __all__ = [
     "inputs",
     "listings",
     "marking",
-    "observing",
     "requests",
     "run",
     "runners",

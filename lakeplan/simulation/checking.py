@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeplan.errors import FormatError, StorageNotFound
+from lakeplan.formats.namespace import known_as
 from lakeplan.formats.ranges import read_metarange, read_range, read_range_arrays
 from lakeplan.lakefs.protocols import MetadataKind
 from lakeplan.simulation.engine import PREFIXES, Answer, Asking, CountsOnly, ask, prefix_rows, sorted_paths
@@ -29,7 +30,7 @@ from lakeplan.simulation.inputs import (
 )
 from lakeplan.simulation.listings import StagedRun
 from lakeplan.simulation.local import PacketKind, from_bytes, to_bytes
-from lakeplan.simulation.observing import Source, known_as
+from lakeplan.simulation.observing import Source
 from lakeplan.simulation.requests import (
     AGES,
     DamagedFile,

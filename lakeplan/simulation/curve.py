@@ -12,6 +12,7 @@ from functools import cached_property
 
 from lakeplan import __version__
 from lakeplan.errors import UsageError
+from lakeplan.formats.namespace import Addresses, known_as
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.graph import CommitGraph, oldest_first
 from lakeplan.retention.rules import (
@@ -39,7 +40,7 @@ from lakeplan.simulation.documents import (
 from lakeplan.simulation.engine import Asking, CountsOnly, ask
 from lakeplan.simulation.inputs import NamespaceMetadata, collect_ranges, iso, listing_items, read_history
 from lakeplan.simulation.listings import Inventory, StagedRun, find_run
-from lakeplan.simulation.observing import Addresses, Source, known_as
+from lakeplan.simulation.observing import Source
 from lakeplan.simulation.requests import Facts, Holders
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import ObjectClass, Sighting

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from lakeplan import limits
 from lakeplan.errors import LakeplanError
+from lakeplan.formats.namespace import Addresses
 from lakeplan.simulation.cache import RangeCache
 from lakeplan.simulation.engine import (
     CANDIDATES,
@@ -21,7 +22,7 @@ from lakeplan.simulation.engine import (
 )
 from lakeplan.simulation.inputs import Collected, collect_ranges, iso
 from lakeplan.simulation.listings import Inventory
-from lakeplan.simulation.observing import Addresses, Source
+from lakeplan.simulation.observing import Source
 from lakeplan.simulation.requests import Facts, ImpactRequest, union
 from lakeplan.simulation.runners import Runners
 from lakeplan.simulation.verdicts import Sighting

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +42,7 @@ from lakeplan.values.urls import BadUrl, parse_bucket_url, shown_url
 
 if TYPE_CHECKING:
     from lakeplan.simulation.documents import InventoryRow
+    from lakeplan.simulation.observing import Source
 
 AT_ONCE = 1 << 16
 """The least number of listed objects that become rows together, if there are as many."""
@@ -382,3 +384,25 @@ def _place_of(namespace_url: str) -> tuple[str, str]:
             hint="Remove --inventory to list the stored objects directly instead.",
         ) from None
     return parsed.bucket, f"{parsed.prefix}/" if parsed.prefix else ""
+
+
+LISTED_AHEAD = 1 << 18
+"""Rows of one listing that wait in memory while ranges are read."""
+
+
+def list_item(source: Source, item: WorkItem) -> Iterator[StoredColumns]:
+    """The stored objects of a prefix, or those in an inventory file. The first ``LISTED_AHEAD`` rows are
+    listed before this returns."""
+    if item.kind is Kind.INVENTORY:
+        assert source.inventory is not None, "items of an inventory have a source with that inventory"
+        return iter([source.inventory.read(item.name, item.sort_key.hex())])
+    reader = source.opened()
+    coming: Iterator[StoredColumns]
+    if item.kind is Kind.ROOT_LISTING:
+        coming = chain.from_iterable(list_stored(reader, name, recursive=False) for name in ("", DATA_PREFIX))
+    else:
+        coming = list_stored(reader, item.name)
+    first: list[StoredColumns] = []
+    while sum(map(len, first)) < LISTED_AHEAD and (columns := next(coming, None)) is not None:
+        first.append(columns)
+    return chain(first, coming)

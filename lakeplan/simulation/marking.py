@@ -19,15 +19,24 @@ import pyarrow.compute as pc
 
 from lakeplan.errors import LakeplanError, SimulationFailed
 from lakeplan.formats.marks import KEPT_BY, LISTING, MARKED, MODIFIED_US, write_part
+from lakeplan.formats.namespace import Addresses
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.retention.keep import FIRST_BIT, OTHERS, Keep
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.engine import Asking, CountsOnly, Take, ask, sorted_paths
 from lakeplan.simulation.foreign import FolderForeignCache, ForeignReader, OpenRunner
 from lakeplan.simulation.inputs import collect_ranges, required_listing
-from lakeplan.simulation.listings import StagedRun, candidates, check_none_nested, chosen, in_batches, is_text
+from lakeplan.simulation.listings import (
+    StagedRun,
+    candidates,
+    check_none_nested,
+    chosen,
+    in_batches,
+    is_text,
+    list_item,
+)
 from lakeplan.simulation.local import ROWS_A_PIECE, Data, Packet, PacketKind, from_bytes, to_bytes
-from lakeplan.simulation.observing import Addresses, Source, list_item
+from lakeplan.simulation.observing import Source
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, NEVER_COMMITTED
 from lakeplan.simulation.requests import Facts, ForeignRanges, MarkRequest, RecheckRequest
 from lakeplan.simulation.runners import Leaves, Runner, Step

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -14,82 +13,18 @@ from lakeplan import limits
 from lakeplan.errors import FormatError, SimulationFailed
 from lakeplan.formats.collector import read_uncommitted
 from lakeplan.formats.marks import LISTING, MODIFIED_US, read_part
-from lakeplan.formats.namespace import (
-    DATA_PREFIX,
-    folder_names,
-    is_candidate_key,
-    is_usual_key,
-    is_usual_url,
-    normalize,
-    possible_keys,
-)
+from lakeplan.formats.namespace import Addresses, is_candidate_key
 from lakeplan.formats.range_arrays import Bytes, Hashes, Ints, Odd, RangeArrays, hash_texts, unpack_odd
 from lakeplan.formats.ranges import read_range_arrays
 from lakeplan.formats.wire import LIMIT_HINT
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.simulation.cache import RangeCache
-from lakeplan.simulation.listings import Inventory, candidates, chosen, hash_strings, list_stored, strings_of
+from lakeplan.simulation.listings import Inventory, candidates, chosen, hash_strings, list_item, strings_of
 from lakeplan.simulation.table import STORED, Code, Listed, pairs_of
 from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.stores.protocols import NamespaceReader, StoredColumns
 from lakeplan.values.repository import AddressType
 
-
-@dataclass(frozen=True)
-class Addresses:
-    """Addresses of one namespace, which has the URLs ``namespaces``. A full address under another URL or in
-    an unusual spelling may still refer to an object of the namespace, and so protects it."""
-
-    namespaces: tuple[str, ...]
-
-    def meaning(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
-        """The key that the address certainly refers to (or None), and other keys that it may refer to."""
-        if address_type == AddressType.RELATIVE:
-            key: str | None = address
-        else:
-            known = (normalize(address, address_type, namespace) for namespace in self.namespaces)
-            key = next((meant for meant in known if meant is not None), None)
-        relative = key == address
-        if key is not None and (is_usual_key(key) if relative else is_usual_url(key)):
-            return key, []
-        others = possible_keys(address, folder_names(self.namespaces))
-        if relative:
-            return key, [other for other in others if other != key]
-        return None, others
-
-    def protected(self, address: str, address_type: int) -> list[str]:
-        """Every key that the address refers to or may refer to."""
-        key, others = self.meaning(address, address_type)
-        return others if key is None else [key, *others]
-
-    def foreign(self, address: str, address_type: int) -> tuple[str | None, list[str]]:
-        """The ``meaning`` of an address in another repository. A relative address (or, in old entries, one
-        that is no URI) is in that repository's namespace, unless a store lets it lead out of it: ``../``, or
-        a URL."""
-        if address_type != AddressType.RELATIVE and "://" in address:
-            return self.meaning(address, AddressType.FULL)
-        if is_usual_key(address):
-            return None, []
-        return None, possible_keys(f"//{address}", folder_names(self.namespaces))
-
-    def staged(self, address: str) -> list[str]:
-        """Every key that an address in a run of uncommitted addresses may refer to. The server writes full
-        ones that begin with the namespace as relative, so a query or an escape may still be that of a URL."""
-        keys = self.protected(address, AddressType.BY_PREFIX)
-        if not is_usual_url(address):
-            keys += possible_keys(address, folder_names(self.namespaces))
-        return list(dict.fromkeys(keys))
-
-
-def known_as(read_url: str, storage_namespace: str | None) -> Addresses:
-    """The addresses of a namespace read at ``read_url``, which its server calls ``storage_namespace`` (None:
-    unknown)."""
-    read_url = read_url.rstrip("/")
-    return Addresses((read_url,) if storage_namespace is None else (storage_namespace, read_url))
-
-
-LISTED_AHEAD = 1 << 18
-"""Rows of one listing that wait in memory while ranges are read."""
 Fetched = bytes | Iterator[StoredColumns]
 Texts = Callable[[Ints], tuple[pa.Array, pa.Array]]
 """Returns addresses relative to the namespace, and paths, of some rows."""
@@ -161,24 +96,6 @@ def fetch(source: Source, item: WorkItem) -> Fetched:
             raise SimulationFailed("the data is already decoded", where=where_of(source, item))
         case Kind.FOREIGN_RANGE:
             return item.body
-
-
-def list_item(source: Source, item: WorkItem) -> Iterator[StoredColumns]:
-    """The stored objects of a prefix, or those in an inventory file. The first ``LISTED_AHEAD`` rows are
-    listed before this returns."""
-    if item.kind is Kind.INVENTORY:
-        assert source.inventory is not None, "items of an inventory have a source with that inventory"
-        return iter([source.inventory.read(item.name, item.sort_key.hex())])
-    reader = source.opened()
-    coming: Iterator[StoredColumns]
-    if item.kind is Kind.ROOT_LISTING:
-        coming = chain.from_iterable(list_stored(reader, name, recursive=False) for name in ("", DATA_PREFIX))
-    else:
-        coming = list_stored(reader, item.name)
-    first: list[StoredColumns] = []
-    while sum(map(len, first)) < LISTED_AHEAD and (columns := next(coming, None)) is not None:
-        first.append(columns)
-    return chain(first, coming)
 
 
 def observe(
@@ -294,14 +211,8 @@ def _staged(addresses: Sequence[str], known: Addresses) -> Sightings:
 
 
 def _without_path(named: _Named) -> Sightings:
-    hashes = hash_texts(named.texts)
-    return Sightings(
-        hashes,
-        pairs_of(hashes, np.zeros_like(hashes)),
-        np.zeros(hashes.size, np.int64),
-        np.array(named.codes, np.uint8),
-        _texts_of(pa.array(named.texts, pa.string())),
-    )
+    keys, codes = pa.array(named.texts, pa.string()), np.array(named.codes, np.uint8)
+    return _seen(hash_texts(named.texts), keys, np.zeros(len(keys), np.int64), codes)
 
 
 def _listed(
@@ -327,13 +238,11 @@ def _part(table: pa.Table, kind: Kind) -> Sightings:
 
 
 def _stored(keys: pa.StringArray, sizes: Ints, codes: Bytes) -> Sightings:
-    hashes = hash_strings(keys)
-    pairs = pairs_of(hashes, np.zeros_like(hashes))
-    return Sightings(hashes, pairs, sizes | STORED, codes, _texts_of(keys))
+    return _seen(hash_strings(keys), keys, sizes | STORED, codes)
 
 
-def _texts_of(keys: pa.StringArray) -> Texts:
+def _seen(hashes: Hashes, keys: pa.StringArray, sizes: Ints, codes: Bytes) -> Sightings:
     def texts(wanted: Ints) -> tuple[pa.Array, pa.Array]:
         return keys.take(wanted), pa.nulls(wanted.size, pa.string())
 
-    return texts
+    return Sightings(hashes, pairs_of(hashes, np.zeros_like(hashes)), sizes, codes, texts)

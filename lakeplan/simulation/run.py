@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakeplan.formats.namespace import known_as
 from lakeplan.retention.graph import oldest_first
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.cache import RangeCache
@@ -45,7 +46,7 @@ from lakeplan.simulation.inputs import (
 )
 from lakeplan.simulation.listings import StagedRun, find_run
 from lakeplan.simulation.local import PacketKind, from_bytes
-from lakeplan.simulation.observing import Source, known_as
+from lakeplan.simulation.observing import Source
 from lakeplan.simulation.output import (
     OBJECTS,
     PREFIXES,

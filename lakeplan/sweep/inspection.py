@@ -22,13 +22,12 @@ from lakeplan.errors import (
     RepositoryNotFound,
     StalePlan,
 )
-from lakeplan.formats.namespace import mark_prefix, metadata_key
+from lakeplan.formats.namespace import Addresses, mark_prefix, metadata_key
 from lakeplan.lakefs.protocols import LakeFSReader
 from lakeplan.retention.graph import CommitGraph, by_date
 from lakeplan.retention.keep import KEEPS, KeepRules, held_prefixes, keep_masks, protectors
 from lakeplan.retention.patterns import expand
 from lakeplan.review.claims import check_claims
-from lakeplan.simulation.observing import Addresses
 from lakeplan.simulation.requests import Facts, ForeignRanges, RecheckRequest
 from lakeplan.sweep.hold_records import keep_held
 from lakeplan.sweep.mark_record import Mark

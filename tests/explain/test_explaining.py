@@ -17,9 +17,8 @@ from lakeplan.cli.commands.explain import NamespaceOptions
 from lakeplan.errors import LakeplanError, PermissionDenied
 from lakeplan.explain.explain import Known, Question, World, explain
 from lakeplan.explain.search import BranchStaging
-from lakeplan.formats.namespace import REFS_MANIFEST_KEY, is_candidate_key
+from lakeplan.formats.namespace import REFS_MANIFEST_KEY, Addresses, is_candidate_key
 from lakeplan.simulation.inputs import read_refs_dump
-from lakeplan.simulation.observing import Addresses
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules

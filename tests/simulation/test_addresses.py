@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.simulation.observing import Addresses, known_as
+from lakeplan.formats.namespace import Addresses, known_as
 from lakeplan.values.repository import AddressType
 
 OLD, RELATIVE, FULL = AddressType.BY_PREFIX, AddressType.RELATIVE, AddressType.FULL

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from lakeplan.errors import StorageNotFound
+from lakeplan.formats.namespace import Addresses
 from lakeplan.simulation import engine
 from lakeplan.simulation.engine import Answer, Asking, amounts_by_prefix, ask
 from lakeplan.simulation.local import LocalRunner, from_bytes
-from lakeplan.simulation.observing import Addresses, Source
+from lakeplan.simulation.observing import Source
 from lakeplan.simulation.runners import Runners, Step
 from lakeplan.values.simulation import Amount
 from tests.simulation.worlds import URL, Files, Range, Unkept, World, items_of, relative, said_of

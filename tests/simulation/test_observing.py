@@ -12,12 +12,13 @@ from lakeplan import limits
 from lakeplan.errors import FormatError, SimulationFailed, StorageError
 from lakeplan.formats.collector import write_uncommitted
 from lakeplan.formats.marks import LISTING, write_part
+from lakeplan.formats.namespace import Addresses
 from lakeplan.formats.range_arrays import hash_texts, pack_odd
 from lakeplan.formats.ranges import write_range
 from lakeplan.simulation import listings, observing
 from lakeplan.simulation.local import Packet, PacketKind
 from lakeplan.simulation.marking import list_into_parts
-from lakeplan.simulation.observing import Addresses, Sightings, Source, fetch, observe, where_of
+from lakeplan.simulation.observing import Sightings, Source, fetch, observe, where_of
 from lakeplan.simulation.steps import leaves_of
 from lakeplan.simulation.table import Code
 from lakeplan.simulation.work import Kind, WorkItem, pack
@@ -94,7 +95,7 @@ def it_lists_the_root_and_what_is_directly_in_data() -> None:
 
 def it_lists_ahead_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listings, "AT_ONCE", 10)
-    monkeypatch.setattr(observing, "LISTED_AHEAD", 20)
+    monkeypatch.setattr(listings, "LISTED_AHEAD", 20)
     store = Store([StoredObject(f"data/p/{n:03}", 1, 1) for n in range(100)])
     source, item = source_of(store), WorkItem(Kind.LISTING, 0, "data/p/")
     fetched = fetch(source, item)

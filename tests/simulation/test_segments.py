@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakeplan.formats.namespace import Addresses
 from lakeplan.lakefs.protocols import MetadataKind
 from lakeplan.simulation import observing, segments
 from lakeplan.simulation.documents import SimulateRequest
 from lakeplan.simulation.engine import Asking, CountsOnly, ask
 from lakeplan.simulation.local import LocalRunner
-from lakeplan.simulation.observing import Addresses, Source
+from lakeplan.simulation.observing import Source
 from lakeplan.simulation.run import simulate
 from lakeplan.simulation.runners import LOCAL, Runners
 from lakeplan.simulation.segments import (

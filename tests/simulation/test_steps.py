@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError, StorageNotFound
 from lakeplan.formats import range_arrays
+from lakeplan.formats.namespace import Addresses
 from lakeplan.simulation import engine, listings, observing, steps
 from lakeplan.simulation.local import LocalRunner, Packet, PacketKind
-from lakeplan.simulation.observing import Addresses, Source
+from lakeplan.simulation.observing import Source
 from lakeplan.simulation.steps import Asked, Job, leaves_of, read_bins
 from lakeplan.simulation.work import numbered, pack
 from tests.simulation.worlds import (

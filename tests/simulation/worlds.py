@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from lakeplan.errors import StorageNotFound
 from lakeplan.formats.collector import write_uncommitted
+from lakeplan.formats.namespace import Addresses
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import read_range_arrays, write_range
 from lakeplan.simulation.engine import Asking, CountsOnly, ask
 from lakeplan.simulation.local import PacketKind, from_bytes, to_bytes
-from lakeplan.simulation.observing import Addresses, Source
+from lakeplan.simulation.observing import Source
 from lakeplan.simulation.runners import Runner
 from lakeplan.simulation.table import Class
 from lakeplan.simulation.verdicts import Sighting

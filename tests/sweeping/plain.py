@@ -13,12 +13,11 @@ from typing import Any
 from lakeplan.errors import LakeplanError
 from lakeplan.formats.collector import read_uncommitted
 from lakeplan.formats.marks import LISTING, MARKED, read_part, write_part
-from lakeplan.formats.namespace import check_not_nested
+from lakeplan.formats.namespace import Addresses, check_not_nested
 from lakeplan.formats.ranges import read_metarange, read_range
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.keep import FIRST_BIT, Keep
 from lakeplan.retention.rules import to_us
-from lakeplan.simulation.observing import Addresses
 from lakeplan.simulation.requests import (
     DeleteRequest,
     DeleteSettings,

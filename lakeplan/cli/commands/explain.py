@@ -24,6 +24,7 @@ from lakeplan.explain.documents import RuleSetName
 from lakeplan.explain.explain import ExplainedRules, Known, Question, World
 from lakeplan.explain.explain import explain as answer
 from lakeplan.explain.search import KINDS, BranchStaging, RunStaging
+from lakeplan.formats.namespace import Addresses, known_as
 from lakeplan.output.explain import render_explain
 from lakeplan.plan.planning import is_ours
 from lakeplan.retention.graph import CommitGraph
@@ -32,7 +33,6 @@ from lakeplan.retention.rules import to_us
 from lakeplan.review.selection import find_repository, one_repository, read_all_refs
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history, read_rules
 from lakeplan.simulation.listings import StagedRun, find_run
-from lakeplan.simulation.observing import Addresses, known_as
 from lakeplan.stores.open import open_namespace
 from lakeplan.stores.protocols import NamespaceReader, SweepStore
 from lakeplan.sweep.documents import TraceRow
