@@ -16,8 +16,7 @@ from lakeplan.errors import ConfigError, LakeplanError, UsageError
 from lakeplan.lakefs.credentials import normalise_endpoint
 from lakeplan.limits import FILE_BYTES
 from lakeplan.retention.patterns import is_glob
-from lakeplan.review.base import HeldTree
-from lakeplan.review.checks import Place, judge, not_yet_judging, own_folder
+from lakeplan.review.base import HeldTree, Place, judge, not_yet_judging, own_folder
 from lakeplan.review.differences import branch_path
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.strictness import (

@@ -3,9 +3,9 @@
 __all__ = [
     "collector",
     "compiled",
-    "inventory",
     "marks",
     "namespace",
+    "parquet",
     "range_arrays",
     "ranges",
     "refs",

@@ -11,5 +11,4 @@ __all__ = [
     "page",
     "pin_sync",
     "planning",
-    "rollback",
 ]

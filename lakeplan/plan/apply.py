@@ -15,7 +15,7 @@ from lakeplan.plan.documents import ApplyDocument, EndName
 from lakeplan.plan.planning import PlanOptions, Ports, make_plan
 from lakeplan.plan.writing import gate_text, write
 from lakeplan.review import ceiling
-from lakeplan.review.checks import not_run, unjudged
+from lakeplan.review.base import not_run, unjudged
 from lakeplan.review.differences import action_of
 from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates
 from lakeplan.review.history import RunFilter, RunRecord, RunSince, each_run, runs_since

@@ -4,7 +4,6 @@ notify."""
 __all__ = [
     "base",
     "ceiling",
-    "checks",
     "claims",
     "differences",
     "gates",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.review import checks
+from lakeplan.review import base
 from lakeplan.values.desired import Check
 
 HOME = "import os\nhome = os.environ['HOME']\n"
@@ -38,7 +38,7 @@ def it_judges_although_a_folder_cannot_be_removed(
     check = Check("homes", (program.name, "check.py"))
     path = f"{program.parent}{os.pathsep}{os.defpath}"
     try:
-        assert checks.run(check, b"{}", checks.Place(tree), path) == []
+        assert base.run(check, b"{}", base.Place(tree), path) == []
     finally:
         # Python's own removal, which pytest uses later, cannot take it away either.
         subprocess.run(["rm", "-rf", str(temporary)], check=True)

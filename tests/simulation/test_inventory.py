@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeplan.errors import FormatError, LakeplanError, UsageError
-from lakeplan.formats.inventory import read_inventory_file
-from lakeplan.simulation.listings import Inventory, open_inventory, parse_inventory_url
+from lakeplan.simulation.listings import Inventory, open_inventory, parse_inventory_url, read_inventory_file
 from lakeplan.values.repository import StoredObject
 from tests.simulation.inventories import FakeStore, Row, inventory, inventory_file
 

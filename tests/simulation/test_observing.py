@@ -15,7 +15,7 @@ from lakeplan.formats.marks import LISTING, write_part
 from lakeplan.formats.namespace import Addresses
 from lakeplan.formats.range_arrays import hash_texts, pack_odd
 from lakeplan.formats.ranges import write_range
-from lakeplan.simulation import listings, observing
+from lakeplan.simulation import listings
 from lakeplan.simulation.local import Packet, PacketKind
 from lakeplan.simulation.marking import list_into_parts
 from lakeplan.simulation.observing import Sightings, Source, fetch, observe, where_of
