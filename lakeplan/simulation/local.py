@@ -9,7 +9,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from enum import IntEnum
 from threading import Lock
 from typing import IO, NamedTuple, TypeAlias
@@ -205,7 +205,8 @@ class _Waiting:
 
     def close(self) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # it may try again to write what a full disk refused
+                self._file.close()
 
     def places(self) -> list[int]:
         return sorted(self._places)

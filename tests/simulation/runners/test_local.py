@@ -116,8 +116,13 @@ def it_brings_the_error_of_a_step_and_leaves_no_file(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def it_says_in_one_line_that_the_disk_is_full(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
+@pytest.mark.parametrize("when", ["at once", "later"])
+def it_says_in_one_line_that_the_disk_is_full(
+    folder: Path, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> IO[bytes]:
+        if when == "later":
+            return open("/dev/full", "r+b")  # closing it tries to write again
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
