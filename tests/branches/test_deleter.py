@@ -220,7 +220,7 @@ class DescribeALostAnswer:
     def it_is_looked_up(
         self, case: Case, heads: list[Any], lost: LakeplanError, outcome: Outcome, maybe: bool, deletions: int
     ) -> None:
-        case.heads, case.answers = heads, [lost]
+        case.heads, case.answers = [*heads], [lost]
         assert case.delete()[0] is outcome
         assert case.end.maybe_deleted is maybe
         assert case.asked.count("delete") == deletions
