@@ -470,7 +470,7 @@ def as_overridden(
     site: Site, foreign: tuple[ForeignRanges, ...], inspection: Inspection
 ) -> tuple[ForeignRanges, ...]:
     """Other repositories, which may lack metadata files if the tree overrides ``missing-metadata``."""
-    if not foreign or not may_lack_metadata(site, inspection.rules.as_of.date()):
+    if not may_lack_metadata(site, inspection.rules.as_of.date()):
         return foreign
     return tuple(replace(other, may_lack=True) for other in foreign)
 

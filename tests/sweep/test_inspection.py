@@ -424,9 +424,12 @@ class DescribeRules:
         holds = (Hold("branch", "main"),)
         site = server.site(desired=replace(DESIRED, gc=gc, safety=safety, holds=holds))
         held = (HeldCommit("branch", "main", "a"),)
+        zones: list[Any] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(module, "keep_held", lambda *args: held if args == (site, server.refs, NOW) else ())
+            patch.setattr(module, "newest_kept", lambda *args: zones.append(args[1]) or newest_kept(*args))
             found = inspect_repository(site, stored, now=NOW, before=before).rules
+        assert {*zones} == {ZoneInfo("Europe/Berlin")}
         assert (found.stored, found.holds, found.recorded) == (stored, holds, held)
         assert found.protected_tags == ("v*",)
         assert len(found.newest["main"]) == 2
@@ -659,3 +662,20 @@ def it_keeps_the_newest_commits_of_each_branch_in_the_zone_of_the_server_but_non
         assert {name: "".join(sorted(graph.ids[n] for n in ns)) for name, ns in found.items()} == {
             "main": expected
         }
+
+
+@pytest.mark.parametrize("may_lack", [True, False])
+def it_does_without_metadata_of_other_repositories_only_if_the_tree_says_so(
+    monkeypatch: pytest.MonkeyPatch, may_lack: bool
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(module, "may_lack_metadata", lambda *args: asked.append(args) or may_lack)
+    site: Any = object()
+    inspection: Any = SimpleNamespace(
+        rules=SimpleNamespace(as_of=datetime(2026, 3, 2, 12, tzinfo=timezone.utc))
+    )
+    reader: Any = object()
+    foreign = tuple(ForeignRanges(f"prod/{n}", reader, (n,)) for n in "ab")
+    found = module.as_overridden(site, foreign, inspection)
+    assert found == tuple(replace(other, may_lack=may_lack) for other in foreign)
+    assert asked == [(site, date(2026, 3, 2))]
