@@ -155,7 +155,7 @@ def follow(
 
 WORKERS = 4
 """Repositories that are inspected at the same time."""
-EVEREST = "writes through an Everest mount count only after they are synced"
+EVEREST = "writes through an Everest mount are not visible until they are synced"
 
 
 @dataclass(frozen=True)

@@ -103,8 +103,8 @@ def _later(moment: datetime, seconds: int) -> datetime:
 
 LOOK_AHEAD = timedelta(days=30)
 EVEREST = (
-    "writes through an Everest mount count only after they are synced, so a branch with unsynced writes may"
-    " look idle"
+    "writes through an Everest mount are not visible until they are synced, so a branch with unsynced writes"
+    " may look idle"
 )
 """A caveat (lakefs/branch-lifecycle.md): unsynced Everest mounts do not reset the idle clock."""
 

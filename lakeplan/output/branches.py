@@ -216,12 +216,17 @@ def losses(branch: Losses) -> list[str]:
     words = []
     if branch["uncommitted"]:
         more = "+" if branch["uncommitted_more"] else ""
-        words.append(f"{count(branch['uncommitted'])}{more} uncommitted")
+        changes = "change" if branch["uncommitted"] == 1 and not more else "changes"
+        words.append(f"{count(branch['uncommitted'])}{more} uncommitted {changes}")
     if branch["pulls"]:
-        words.append(f"open pull requests {names(branch['pulls'], 3)}")
+        words.append(f"open {_these('pull request', branch['pulls'])}")
     if branch["tags"]:
-        words.append(f"tags {names(branch['tags'], 3)}")
+        words.append(_these("tag", branch["tags"]))
     return words
+
+
+def _these(noun: str, shown: Sequence[str]) -> str:
+    return f"{noun}{'s' * (len(shown) > 1)} {names(shown, 3)}"
 
 
 def reason_of(branch: BranchEntry) -> str:

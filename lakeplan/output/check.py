@@ -20,7 +20,7 @@ MOST_BRANCHES, MOST_PATHS = 5, 10
 SHOWN = 50
 """The maximum number of findings per repository. JSON and CSV list more."""
 _HEADERS = ("branch", "commit", "path", "problem", "referenced by", "last collected by", "copy in")
-_FIGURES = {"checked": "named", "missing": "missing", "other size": "resized"}
+_FIGURES = {"checked": "named", "missing": "missing", "wrong size": "resized"}
 
 
 def render_check(document: documents.CheckDocument, console: Console) -> None:
@@ -36,11 +36,11 @@ def _total(document: documents.CheckDocument) -> str:
     rows = document["repositories"]
     complete = sum(row["complete"] for row in rows)
     failed = f", {count(len(document['failed']))} not checked" if document["failed"] else ""
-    return f"{count_of(complete, 'repository')} complete, {count(len(rows) - complete)} not{failed}."
+    return f"{count_of(complete, 'repository')} complete, {count(len(rows) - complete)} incomplete{failed}."
 
 
 def _repository(page: Page, row: documents.CheckedRow) -> None:
-    page.heading(row["repository"], "complete" if row["complete"] else "not complete")
+    page.heading(row["repository"], "complete" if row["complete"] else "incomplete")
     page.facts(dict(_facts(row)), lead_width=10)
     table = findings_table(row)
     if table.fits(page, SHOWN):
@@ -105,8 +105,9 @@ def findings_table(row: documents.CheckedRow) -> Table:
 def _block(page: Page, one: documents.FindingRow, cells: Sequence[str]) -> None:
     """Print a finding where no table fits: its path on separate lines, then what refers to it."""
     _, commit, path, problem, named_by, run, copy = cells
-    places = [f"tags {names(one['tags'], 3)}"] if one["tags"] else []
-    places += [f"branches {_branches(one, 3)}"] if one["branches"] else []
+    tags, branches = len(one["tags"]), len(one["branches"])
+    places = [f"tag{'s' * (tags > 1)} {names(one['tags'], 3)}"] if tags else []
+    places += [f"branch{'es' * (branches > 1)} {_branches(one, 3)}"] if branches else []
     where = page.join("in commit ", commit, "".join(f", {place}" for place in places))
     lines = [page.join(path), page.join(problem), page.join("referenced by ", named_by), where]
     lines += [page.join("last collected by ", run)] if run else []
@@ -189,7 +190,7 @@ def check_markdown(document: documents.CheckDocument) -> str:
     """Return a check as Markdown."""
     parts = ["### lakeplan check\n", prose(_total(document)) + "\n"]
     for row in document["repositories"]:
-        state = "complete" if row["complete"] else "not complete"
+        state = "complete" if row["complete"] else "incomplete"
         parts.append(f"\n#### {code(row['repository'])}: {state}\n")
         parts += [f"- {name}: {prose(text)}\n" for name, text in _facts(row) if text]
         parts += [f"- {prose(': '.join(_damaged(one)))}\n" for one in row["damaged"]]

@@ -176,7 +176,7 @@ def _branch(page: Page, subject: documents.BranchSubject) -> None:
         page.line(f"rule: {_rule(verdict, subject['branch'])}", indent=4)
         commits = count_of(verdict["commits"], "commit")
         page.line(
-            f"keeps {commits} ({count(verdict['commits_alone'])} of them are kept by no other branch); the"
+            f"keeps {commits} ({count(verdict['commits_alone'])} of them kept by no other branch); the"
             f" oldest is {_commit_text(verdict['oldest_commit'])}",
             indent=4,
         )

@@ -157,7 +157,7 @@ def _sum(summary: DriftSummary) -> str:
     checked = f"{count_of(summary['checked'] - summary['failed'], 'repository')} compared"
     failed = f", {count(summary['failed'])} could not be compared" if summary["failed"] else ""
     if not summary["drifted"]:
-        known = "none" if summary["checked"] > summary["failed"] or not summary["failed"] else "not known"
+        known = "none" if summary["checked"] > summary["failed"] or not summary["failed"] else "unknown"
         return f"{known}. {checked}{failed}."
     classes = ", ".join(f"{count(n)} {name}" for name, n in summary["classes"].items() if n)
     return f"{count_of(summary['drifted'], 'repository')} ({classes}). {checked}{failed}."

@@ -477,10 +477,10 @@ def counts(branches: Json) -> list[Cell]:
 
 
 def why_kept(branches: Sequence[BranchEntry]) -> str:
-    """Return the number of kept branches by reason, the largest first: ``300 not crossed yet, 12 no policy
-    matches``."""
+    """Return the number of kept branches by reason, the largest first: ``not crossed yet (300), no policy
+    matches (12)``."""
     reasons = Counter(reason_of(branch) for branch in branches)
-    return ", ".join(f"{count(number)} {reason}" for reason, number in reasons.most_common())
+    return ", ".join(f"{reason} ({count(number)})" for reason, number in reasons.most_common())
 
 
 PINS = "hidden branches that protect commits from every collector"

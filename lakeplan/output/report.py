@@ -132,20 +132,20 @@ def _table(key: str, rows: Sequence[Json]) -> Markup:
 
 def _ago(seconds: int | None) -> str:
     if seconds is None:
-        return "not known"
+        return "unknown"
     return days(seconds // _DAY) if seconds >= _DAY else f"{seconds // 3600} h"
 
 
 def _age(row: Json) -> html.Cell:
     age = row["age_seconds"]
     if age is None:
-        return ("not known", {"data_sort": -1})
+        return ("unknown", {"data_sort": -1})
     sure = row["created_at"] is not None
     return (_ago(age) if sure else f"{_AGE} {_ago(age)}", {"data_sort": age})
 
 
 def _known(value: int | None) -> html.Cell:
-    return ("not known", {"data_sort": -1}) if value is None else (count(value), {"data_sort": value})
+    return ("unknown", {"data_sort": -1}) if value is None else (count(value), {"data_sort": value})
 
 
 def _deleted_at(row: Json) -> html.Cell:

@@ -205,12 +205,12 @@ def notes_of(row: StoredRow) -> Iterator[str]:
         )
     elif row["uncommitted"] is None:
         yield (
-            "there is no list of uncommitted objects from the last day, so such objects count as"
+            "there is no list of uncommitted objects from the last day, so such objects are reported as"
             " unreferenced or reclaimable, and both figures are upper bounds"
         )
     if not row["dangling_seen"]:
         yield (
-            "commits of deleted branches were not read, so objects that only they reference count as"
+            "commits of deleted branches were not read, so objects that only they reference are reported as"
             " unreferenced, although rules may keep them; add --dump-refs to read them"
             if row["listed"]
             else "commits of deleted branches were not read; add --dump-refs to read them"

@@ -303,7 +303,7 @@ def render_sweep(document: documents.SweepDocument, console: Console) -> None:
     ]
     page.table(("", "objects", "size", *cost.header()), rows, figures=(1, 2, 3), solid=(0,))
     for reason, number in document["reasons"].items():
-        page.line(f"{count_of(number, 'object')} {reason}", indent=2)
+        page.line(f"{reason} ({count_of(number, 'object')})", indent=2)
     _settings_of_the_tree(page, document)
     _came_back(page, document)
     if document["problem"]:

@@ -92,9 +92,9 @@ class DescribeAPlan:
             "feature-2": (0, [pull], []),
         }
         page = enterprise.lakeplan("plan", "--no-simulate").out
-        assert "feature-1  has 1 uncommitted, tags v1" in page
+        assert "feature-1  has 1 uncommitted change, tag v1" in page
         comment = enterprise.lakeplan("plan", "--no-simulate", "--format", "markdown").out
-        assert "feature-1 (1 uncommitted, tags v1)" in comment
+        assert "feature-1 (1 uncommitted change, tag v1)" in comment
 
     def it_asks_with_get_apart_from_the_refs_dump(self, enterprise):
         enterprise.handle.faults.forget()

@@ -190,7 +190,7 @@ def it_keeps_paths_and_names_whole_where_no_table_fits() -> None:
         f"x  {path}",
         "missing, 6 B",
         "referenced by HEAD, rules",
-        "in commit cccccccccccc, tags v1, branches main",
+        "in commit cccccccccccc, tag v1, branch main",
         "last collected by lakeplan r1, 2026-03-31T12:00Z",
         "copy in quarantine of m1",
     ):

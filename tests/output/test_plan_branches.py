@@ -100,7 +100,7 @@ def it_shows_what_goes_and_counts_the_rest_of_very_many(plans: Any, show: Any) -
     text = show(render_plan, document(plans, many), 100)
     assert text.count("feature-0") == 20
     assert "and 280 more to be deleted" in text
-    assert "9,700 branches kept: 9,700 no policy matches" in text
+    assert "9,700 branches kept: no policy matches (9,700)" in text
     assert "Branches: 300 to be deleted by `lakeplan branches run`, 9,700 kept" in text
     assert len(text.splitlines()) < 60
 
