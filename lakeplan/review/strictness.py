@@ -446,15 +446,15 @@ def _policy_text(policy: BranchPolicy) -> str:
 
 
 def guard_of(base: DesiredRepository, head: DesiredRepository) -> SweepGuard | None:
-    """Return the settings that a sweep of ``head`` must respect if the base is stricter, or None if it is
-    not."""
+    """Return the settings that a sweep of ``head`` must respect, or None if the base is not stricter and
+    every sweep needs an approval. An automatic one must respect them with an older checkout too."""
     guard = SweepGuard(
         stricter_safety(base.safety, head.safety),
         all_holds(head.holds, base.holds),
         stricter_sweep(base.sweep, head.sweep),
     )
     alone = SweepGuard(head.safety, all_holds(head.holds), head.sweep)
-    return None if guard == alone else guard
+    return None if guard == alone and not head.sweep.automatic else guard
 
 
 def held_to_guard(desired: DesiredRepository, guard: SweepGuard) -> DesiredRepository:

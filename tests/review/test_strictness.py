@@ -402,6 +402,15 @@ def it_guards_only_what_the_base_was_stricter_in():
     assert held.safety.protected_tags == Safety().protected_tags
 
 
+def it_guards_an_automatic_sweep_with_an_older_checkout():
+    """Whose protected tags and holds may be fewer, and which nobody approves."""
+    now = repository(safety=Safety(protected_tags=("v*", "old-*")), sweep=SweepSettings(automatic=True))
+    guard = guard_of(repository(safety=Safety(protected_tags=("v*",))), now)
+    assert guard is not None
+    held = held_to_guard(repository(safety=Safety(protected_tags=("v*",))), guard)
+    assert set(held.safety.protected_tags) == {"v*", "old-*"}
+
+
 def it_stands_in_the_plan_file_as_it_is():
     guard = guard_of(
         repository(holds=(Hold("prefix", "audit/", LATER, "legal"),), sweep=STRICTEST), repository()
