@@ -12,6 +12,7 @@ import signal
 import tarfile
 import tempfile
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,7 +173,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Con
     code = cache / "lakeplan"
     kept = pytestconfig.cache.mkdir("machine-code") if getattr(pytestconfig, "cache", None) else None
     if kept is not None:
-        shutil.copytree(kept, code)
+        with suppress(shutil.Error):  # another process changed them
+            shutil.copytree(kept, code)
         for folder in (code, *code.glob("**/")):
             folder.chmod(0o700)  # as lakeplan makes them: it loads no code that others may write
     with pytest.MonkeyPatch.context() as patch:
@@ -184,14 +186,20 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Con
 
 
 def keep_machine_code(code: Path, kept: Path) -> None:
-    """Each file at once: another process may be copying them."""
-    for path in code.glob("compiled-*/**/*.nb?"):
-        target = kept / path.relative_to(code)
-        if not target.exists() or target.stat().st_mtime_ns != path.stat().st_mtime_ns:
-            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            made = target.with_name(f".{os.getpid()}")
-            shutil.copy2(path, made)
-            made.replace(target)
+    """Each file at once: another process may be copying them. Code is used only if all files are as lakeplan
+    left them."""
+    for folder in code.glob("compiled-*"):
+        paths = {path.relative_to(code) for path in (*folder.rglob("*.nb?"), *folder.glob("checksum"))}
+        for old in (kept / folder.name).rglob("*.nb?"):
+            if old.relative_to(kept) not in paths:
+                old.unlink(missing_ok=True)
+        for path in sorted(paths, key=lambda path: path.name == "checksum"):
+            source, target = code / path, kept / path
+            if not target.exists() or target.stat().st_mtime_ns != source.stat().st_mtime_ns:
+                target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                made = target.with_name(f".{os.getpid()}")
+                shutil.copy2(source, made)
+                made.replace(target)
 
 
 @pytest.fixture(scope="session", autouse=True)
