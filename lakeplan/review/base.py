@@ -1,5 +1,5 @@
-"""Trees with stricter settings than the checked-out tree: those of its base, of a plan or of a review. Also runs
-the checks of a tree on a plan.
+"""Trees with stricter settings than the checked-out tree: those of its base, of a plan or of a review. Also
+runs the checks of a tree on a plan.
 
 A check is reviewed code, but its input is not. It gets the plan on standard input, the allowed environment
 variables, an empty home folder and its own folder, but nothing from the checkout that is judged.
