@@ -242,6 +242,18 @@ class DescribeTheSameBucketByAnotherEndpoint:
 
 
 class DescribeTheSameServer:
+    def it_is_inspected_by_one_run_at_a_time(self, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+        site, probes = cloud.site(), Probes()
+        put = site.store.put
+
+        def replaced(key: str, data: bytes) -> None:
+            put(key, b"of another run")
+
+        monkeypatch.setattr(site.store, "put", replaced)
+        with pytest.raises(LakeplanError, match="another run is inspecting this namespace") as caught:
+            check_neighbours(site, TODAY, probes=probes)
+        assert caught.value.where == "prod/lake: s3://bucket/lake"
+
     def it_is_listed_once_for_all_repositories(self, cloud: Cloud) -> None:
         cloud.listed = [repository("inner", "s3://bucket/lake/inner")]
         check_neighbours(cloud.site(), TODAY, listed=[])
