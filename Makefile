@@ -70,7 +70,7 @@ fuzz: setup  ## read damaged ranges that have valid checksums with every decoder
 	$(BIN)/python -m tests.formats.hostile_ranges $(FUZZ_ARGS)
 
 MUTANTS_ARGS ?=
-mutants: .venv-mutants/.installed  ## run mutation tests of the code that decides what is deleted (half an hour): MUTANTS_ARGS=retention/patterns
+mutants: .venv-mutants/.installed  ## run mutation tests of the code that decides what is deleted (an hour): MUTANTS_ARGS=retention/patterns
 	.venv-mutants/bin/python -P tools/mutants.py $(MUTANTS_ARGS)
 .venv-mutants/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv-mutants

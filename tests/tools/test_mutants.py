@@ -1,4 +1,4 @@
-"""What tools/mutants.py names is there: it runs for half an hour, and seldom."""
+"""What tools/mutants.py names is there: it runs for an hour, and seldom."""
 
 from __future__ import annotations
 
