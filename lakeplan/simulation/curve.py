@@ -133,8 +133,8 @@ def _points(request: CurveRequest, varied: Sequence[Varied]) -> tuple[ServerPoin
     room = (MAX_VERDICT_BITS - 1) // len(varied)
     if room < 1 or len(request.points) + 1 > room:
         raise UsageError(
-            f"{len(varied)} curves with {len(request.points) + 1} points each are too many: the maximum"
-            f" is {MAX_VERDICT_BITS - 1} points in total",
+            f"the curves would have {len(varied) * (len(request.points) + 1)} points in total, but the"
+            f" maximum is {MAX_VERDICT_BITS - 1}",
             hint="Use fewer --at options or fewer --branch options.",
         )
     points: list[ServerPoint] = []
