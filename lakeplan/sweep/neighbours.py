@@ -170,7 +170,7 @@ def _how(site: Site, neighbour: Neighbour, probes: Probes) -> str:
     store = probes.store(site, neighbour)
     if site.store.url.startswith(FILE) and store.url.startswith(FILE):
         path, theirs = _real(site.store.url), _real(store.url)
-        if path == theirs or _same_folder(path, theirs):
+        if _same_folder(path, theirs):
             return "has the same folder under another path"
         if f"{theirs}/".startswith(f"{path}/"):
             return "has its folder inside this repository's folder"
@@ -207,7 +207,7 @@ def _same_folder(one: str, other: str) -> bool:
 
 def _check_ancestors(site: Site) -> None:
     """Raises LakeplanError when a folder above, as far as it can be read, is a lakeFS namespace."""
-    scheme, _, rest = site.repository.storage_namespace.rstrip("/").partition("://")
+    scheme, _, rest = site.repository.storage_namespace.partition("://")
     parts = [part for part in rest.split("/") if part]
     least = 2 if scheme.startswith("http") else 0 if scheme == "local" else 1
     for count in range(least, len(parts)):

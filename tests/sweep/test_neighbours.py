@@ -433,6 +433,26 @@ class DescribeRepositoriesOfOtherServers:
         assert set(world.going(mark)) <= repo.stored()
 
 
+class DescribeRepositoriesThatAreCreatedDuringARun:
+    def site(self, cloud: Cloud, endpoint: str, *namespaces: str) -> Site:
+        made = [repository("lake", namespace) for namespace in namespaces]
+        reader: Any = SimpleNamespace(list_repositories=lambda: iter(made))
+        return cloud.site(other_servers=((at("dev", endpoint), reader),))
+
+    def it_refuses_one_in_the_same_storage(self, cloud: Cloud) -> None:
+        neighbours.check_new(self.site(cloud, "https://one", "s3://bucket/other", "s3://elsewhere/lake"))
+        with pytest.raises(LakeplanError, match="repository dev/lake has the same storage namespace"):
+            neighbours.check_new(self.site(cloud, "https://one", "s3://bucket/other", "s3://bucket/lake"))
+
+    def it_leaves_one_at_another_endpoint_to_the_next_sweep(self, cloud: Cloud) -> None:
+        neighbours.check_new(self.site(cloud, "https://two", "s3://bucket/lake"))
+
+    def it_refuses_one_of_its_own_server(self, cloud: Cloud) -> None:
+        cloud.listed = [repository("inner", "s3://bucket/lake/inner")]
+        with pytest.raises(LakeplanError, match="repository inner has its storage namespace inside"):
+            neighbours.check_new(cloud.site())
+
+
 class DescribeWhatIsCheckedOfASite:
     """By a store in a folder; ``asked`` are the calls for its neighbours."""
 
