@@ -361,7 +361,7 @@ def _git(top: Path, *arguments: str, given: bytes = b"") -> subprocess.Completed
         raise LakeplanError(f"cannot use the output of git: {error}", where=str(top)) from None
     except (TooSlow, subprocess.TimeoutExpired):
         raise LakeplanError(
-            f"git did not answer within {limits.GIT_SILENT_SECONDS:g} seconds",
+            f"git did not respond within {limits.GIT_SILENT_SECONDS:g} seconds",
             where=str(top),
             hint="Run `git status` in this folder. A file in .git may be a pipe, or be on a disk that does"
             " not respond.",

@@ -443,7 +443,7 @@ def plan_again(host: GitHub, asked: Asked, workflow: str) -> str:
     if not request.own:
         raise NotAllowed(
             "the pull request is from a fork, which cannot get the credentials that a plan needs",
-            hint="Push its branch to this repository.",
+            hint="Push its branch to this repository, and open a pull request from there.",
         )
     runs = [run for run in host.runs_of(request.head) if host.is_planning(run, request, workflow)]
     earlier = [run for run in runs if moment(run["created_at"]) <= asked.at]

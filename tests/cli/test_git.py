@@ -360,7 +360,7 @@ def it_does_not_wait_for_a_pipe_that_git_opens(repository: Path, monkeypatch: py
     monkeypatch.setattr("lakeplan.limits.GIT_SILENT_SECONDS", 0.5)
     os.mkfifo(repository / "pipe")
     git(repository, "config", "include.path", "../pipe")
-    with pytest.raises(LakeplanError, match="git did not answer within"):
+    with pytest.raises(LakeplanError, match="git did not respond within"):
         find_work_folder(repository)
 
 

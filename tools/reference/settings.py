@@ -44,7 +44,7 @@ OTHERS: Mapping[str, str] = {
     PULL_REQUEST: "Number or URL of the merged pull request, to record in the history.",
     MERGED_AT: "When the pull request was merged (ISO 8601). `apply` then refuses the plan if a pull request "
     "that was merged later, such as a revert, was applied first.",
-    APPROVED_BY: "Person who approved the run, for the history.",
+    APPROVED_BY: "Person who approved the run, to record in the history.",
     **dict.fromkeys(
         [f"GITHUB_{name}" for name in ("ACTIONS", "ACTOR", "REF", "REPOSITORY", "RUN_ID", "SERVER_URL")],
         "Set by GitHub Actions. The history records the actor, job and pull request. Notifications link "

@@ -483,7 +483,7 @@ def run(
 ) -> int:
     """Run a lakeplan command as a workflow step, and set the step's outputs to the exit code and a summary.
 
-    `validate` also runs the tree's policy tests.
+    With `validate`, the command also runs the tree's policy tests.
 
     \b
     Examples:

@@ -183,8 +183,8 @@ def approve(
 ) -> int:
     """Approve a mark so that `lakeplan sweep run` can delete its objects. This command deletes nothing.
 
-    The command first prints what the mark contains, as `lakeplan sweep show` does. With the approval, it
-    records a digest of that summary.
+    The command first prints what the mark contains, as `lakeplan sweep show` does. It records a digest of
+    that summary with the approval.
 
     \b
     Examples:
