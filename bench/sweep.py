@@ -35,8 +35,7 @@ import boto3
 from lakeplan.formats.marks import MARKED, write_part
 from lakeplan.simulation.marking import PART_ROWS
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
-from lakeplan.stores.open import open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore, open_sweep_store
 from lakeplan.sweep.rounds import OpenWorkers, PartSweeper, SparkWorkers, ThreadWorkers, Workers
 from lakeplan.values.simulation import Part, RunnerChoice, Status
 from lakeplan.values.sweep import Versions

@@ -5,6 +5,7 @@ Messages never carry credentials: adapters put only endpoint, repository and ope
 
 from __future__ import annotations
 
+import json
 from enum import IntEnum
 from typing import ClassVar
 
@@ -218,3 +219,24 @@ def may_still_act(error: LakeplanError) -> bool:
     if isinstance(error, UnexpectedAnswer):
         return error.status in _PASSED_ON
     return isinstance(error, ServerUnreachable)
+
+
+def report_of(error: LakeplanError, where: str) -> str:
+    """An error as JSON. ``where`` is used if the error has none."""
+    report = {
+        "kind": type(error).__name__,
+        "message": error.message,
+        "where": error.where or where,
+        "hint": error.hint,
+        "detail": error.detail,
+    }
+    return json.dumps(report)
+
+
+def failure(report: str | bytes) -> LakeplanError:
+    """The error in a report."""
+    fields = json.loads(report)
+    kind = globals().get(fields.pop("kind"), FormatError)
+    error: LakeplanError = FormatError.__new__(kind)
+    LakeplanError.__init__(error, **fields)
+    return error

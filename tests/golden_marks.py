@@ -17,7 +17,7 @@ from lakeplan.retention.graph import by_date
 from lakeplan.retention.keep import KeepRules, keep_masks
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history
 from lakeplan.simulation.requests import Facts, MarkRequest
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.values.rules import GcRules
 from lakeplan.values.simulation import Part
 

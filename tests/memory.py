@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 import pytest
 
 from lakeplan.errors import LakeplanError, RepositoryNotFound, WriteConflict
-from lakeplan.stores.protocols import Versioned
+from lakeplan.stores.open import Versioned
 from lakeplan.values.rules import GcRules
 
 

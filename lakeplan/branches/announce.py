@@ -25,7 +25,7 @@ from lakeplan.branches.survey import Survey
 from lakeplan.errors import LakeplanError, UsageError, WriteConflict
 from lakeplan.review.run import Run, note_step, open_journal
 from lakeplan.state.store import RunJournal
-from lakeplan.stores.protocols import StateWriter
+from lakeplan.stores.open import StateWriter
 from lakeplan.values.branches import NOTHING_STAGED, BranchOutlook
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.notify import Event, Item, Publisher, SentMessage

@@ -42,7 +42,7 @@ from lakeplan.review.run import Run, close_journal, open_journal, read_back
 from lakeplan.review.selection import Selection, failure_of
 from lakeplan.state.clocks import is_recent, server_clock
 from lakeplan.state.store import Lease, RunJournal
-from lakeplan.stores.protocols import StateWriter
+from lakeplan.stores.open import StateWriter
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import BranchOutlook, Keep, LiveBranch
 from lakeplan.values.desired import DesiredRepository

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from lakeplan.review.history import began_at
 from lakeplan.review.run import Run
 from lakeplan.state.store import repository_key
-from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.stores.open import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.documents import decode, encode

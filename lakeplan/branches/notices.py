@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from lakeplan.state.store import read_repository_record, repository_key
-from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.stores.open import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep
 from lakeplan.values.documents import decode, encode

@@ -29,7 +29,7 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.review.run import Run, read_back
 from lakeplan.review.selection import read_all_refs
 from lakeplan.state.store import read_repository_record, repositories_of, repository_key
-from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.stores.open import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.branches import LiveBranch
 from lakeplan.values.pins import Pin, is_pin_name, may_be_pin, pin_name

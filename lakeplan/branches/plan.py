@@ -18,7 +18,7 @@ from lakeplan.review.selection import Selection, check_server, failure_of, lost_
 from lakeplan.simulation.requests import ImpactRequest, Simulator, simulate
 from lakeplan.state.clocks import clock_warning
 from lakeplan.state.store import ListedOnce
-from lakeplan.stores.protocols import StateReader
+from lakeplan.stores.open import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import SETTLED, BranchOutlook, branch_row
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired

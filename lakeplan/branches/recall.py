@@ -29,7 +29,7 @@ from lakeplan.lakefs.protocols import BranchReader, BranchWriter, LakeFSReader
 from lakeplan.review.claims import check_claims
 from lakeplan.review.run import Run, read_back
 from lakeplan.state.store import repository_key
-from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.stores.open import StateReader, StateWriter
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.repository import Repository
 

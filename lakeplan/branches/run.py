@@ -53,11 +53,11 @@ from lakeplan.state.clocks import Clocks, server_clock
 from lakeplan.state.store import LEASE_SECONDS, Lease, ListedOnce
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import BranchOutlook
-from lakeplan.values.cron import Cron
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import Failure, GateOutcome, GateResult
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.records import utc_second_text
+from lakeplan.values.units import Cron
 
 log = logging.getLogger(__name__)
 LONGEST_SLEEP = 60.0

@@ -10,11 +10,11 @@ from lakeplan import limits
 from lakeplan.errors import ConfigError
 from lakeplan.retention.patterns import BRANCH_NAMES, Budget, TooManyGlobs, is_glob, matches, share_a_name
 from lakeplan.values.branches import BranchOutlook, BranchVerdict, Keep
-from lakeplan.values.cron import parse_cron
 from lakeplan.values.desired import BranchFacts, DesiredRepository, Evidence, PoliciesDesired, Policy
 from lakeplan.values.plan import BranchFate
 from lakeplan.values.repository import Branch
 from lakeplan.values.sweep import Hold
+from lakeplan.values.units import parse_cron
 
 END_OF_TIME = datetime.max.replace(tzinfo=timezone.utc)
 

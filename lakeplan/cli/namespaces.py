@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lakeplan.cli.wiring import Session
     from lakeplan.simulation.listings import Inventory
     from lakeplan.simulation.requests import ImpactRequest
-    from lakeplan.stores.protocols import NamespaceReader
+    from lakeplan.stores.open import NamespaceReader
     from lakeplan.values.simulation import ImpactResult
 
 

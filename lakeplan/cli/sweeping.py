@@ -16,8 +16,7 @@ from lakeplan.errors import LakeplanError, UsageError
 from lakeplan.lakefs.credentials import check_binding
 from lakeplan.simulation.requests import Checker
 from lakeplan.simulation.runners import AUTO, SPARK, Runner, Runners, choose
-from lakeplan.stores.open import AzureLocation, folder_of, open_sweep_store, parse_location
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import AzureLocation, SweepStore, folder_of, open_sweep_store, parse_location
 from lakeplan.sweep.ports import Site, SweepPorts
 from lakeplan.sweep.spark_submit import LakefsAccess, SparkSubmit, SubmitOptions, check_conf, storage_access
 from lakeplan.values.desired import ServerConfig, StorageConfig, server_variable

@@ -36,8 +36,7 @@ from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import Simulator
 from lakeplan.simulation.runners import Runners
 from lakeplan.state.store import ListedOnce
-from lakeplan.stores.open import open_state
-from lakeplan.stores.protocols import StateWriter
+from lakeplan.stores.open import StateWriter, open_state
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.values.desired import ServerConfig, server_variable
 from lakeplan.values.notify import NoPublisher, NotifyConfig, Occasion, Publisher

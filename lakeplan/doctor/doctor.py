@@ -36,7 +36,7 @@ from lakeplan.limits import parse_json
 from lakeplan.review.notify import Answer, url_of
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import UncommittedPreparer
-from lakeplan.stores.protocols import StateWriter, SweepStore
+from lakeplan.stores.open import StateWriter, SweepStore
 from lakeplan.sweep.ports import HIDDEN, why_hidden
 from lakeplan.sweep.rules import overlapping
 from lakeplan.tree.tree import DesiredTree

@@ -30,7 +30,7 @@ from lakeplan.simulation.inputs import NamespaceMetadata, iso
 from lakeplan.simulation.listings import find_run
 from lakeplan.simulation.requests import Facts, SampledEntry, Surveyed, Surveyor, SurveyRequest
 from lakeplan.simulation.verdicts import ObjectClass
-from lakeplan.stores.protocols import NamespaceReader, RemnantReader
+from lakeplan.stores.open import NamespaceReader, RemnantReader
 from lakeplan.sweep.documents import CollectorRunRow
 from lakeplan.sweep.finish import runs_of
 from lakeplan.values.desired import Policy, SettingItem, SettingKind, item_body, items_from_body

@@ -20,7 +20,7 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import kept_by_either, to_us
 from lakeplan.simulation.requests import AGES, Facts, Surveyed, SurveyRequest
 from lakeplan.simulation.verdicts import ObjectClass, RuleSet, Sighting, judge
-from lakeplan.stores.protocols import ClassReader, NamespaceReader
+from lakeplan.stores.open import ClassReader, NamespaceReader
 from lakeplan.values.desired import PriceRow
 from lakeplan.values.documents import ErrorRow
 from lakeplan.values.records import utc_text

@@ -23,7 +23,7 @@ from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run, 
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
 from lakeplan.state.store import known_repositories, read_applied, read_baseline, repositories_of
-from lakeplan.stores.protocols import StateReader
+from lakeplan.stores.open import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import Check, DesiredRepository, Safety
 from lakeplan.values.documents import encode

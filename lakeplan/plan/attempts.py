@@ -26,7 +26,7 @@ from lakeplan.review.differences import diff_rules, same_setting, what_changed, 
 from lakeplan.review.run import GC, NOT_BEGUN, Applied, Outcome, Run, WritableServer, read_back
 from lakeplan.state.clocks import is_recent
 from lakeplan.state.store import RunJournal, record_applied, record_attempt, record_forecast, record_setting
-from lakeplan.stores.protocols import StateWriter
+from lakeplan.stores.open import StateWriter
 from lakeplan.values.desired import Policy, SettingItem, SettingKind, item_body, setting_etag
 from lakeplan.values.plan import ObjectRulesPlan, PoliciesPlan, RepositoryPlan
 from lakeplan.values.rules import GcRules, etag_of

@@ -22,7 +22,7 @@ from lakeplan.state.store import (
     repository_key,
     write_baseline,
 )
-from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.stores.open import StateReader, StateWriter
 from lakeplan.values.desired import SettingItem, SettingKind, item_body, items_from_body
 from lakeplan.values.plan import RepositoryPlan
 from lakeplan.values.progress import in_parallel

@@ -33,7 +33,7 @@ from lakeplan.review.run import GC, Run
 from lakeplan.review.selection import Selection, failure_of
 from lakeplan.state.store import Sighting, known_repositories, repositories_of
 from lakeplan.state.sweeps import RecordedSweep, read_sweeps
-from lakeplan.stores.protocols import StateReader
+from lakeplan.stores.open import StateReader
 from lakeplan.tree.editing import gc_lines, quoted, setting_lines
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, SettingItem, SettingKind, item_body

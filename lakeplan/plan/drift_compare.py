@@ -28,7 +28,7 @@ from lakeplan.review.differences import (
 )
 from lakeplan.review.run import Run
 from lakeplan.state.sweeps import RecordedSweep
-from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.stores.open import StateReader, StateWriter
 from lakeplan.values.desired import (
     Cleared,
     DesiredRepository,

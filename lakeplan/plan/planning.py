@@ -41,7 +41,7 @@ from lakeplan.review import gates
 from lakeplan.review.claims import check_claims
 from lakeplan.review.selection import RefsReader, Selection, failure_of, lost_globs, read_all_refs
 from lakeplan.simulation.requests import ImpactRequest, Simulator, simulate
-from lakeplan.stores.protocols import StateReader
+from lakeplan.stores.open import StateReader
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.branches import BranchRow, Keep, PullRequest, StagedData, branch_row
 from lakeplan.values.desired import DesiredRepository, PoliciesDesired, ServerConfig

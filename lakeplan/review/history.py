@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypedDict
 from lakeplan.errors import FormatError, LakeplanError, StalePlan, UsageError
 from lakeplan.review.differences import diff_rules, diff_setting
 from lakeplan.review.run import Run
-from lakeplan.stores.protocols import StateReader
+from lakeplan.stores.open import StateReader
 from lakeplan.values import records
 from lakeplan.values.desired import SettingItem, SettingKind, item_body, items_from_body
 from lakeplan.values.documents import decode, encode

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from lakeplan.errors import LakeplanError
 from lakeplan.lakefs import protocols
 from lakeplan.state.store import RunJournal
-from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.stores.open import StateReader, StateWriter
 from lakeplan.values.desired import DesiredRepository
 from lakeplan.values.plan import GateResult, Plan
 from lakeplan.values.progress import Progress

@@ -16,5 +16,4 @@ __all__ = [
     "runners",
     "spark",
     "verdicts",
-    "work",
 ]

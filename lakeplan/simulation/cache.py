@@ -12,8 +12,7 @@ from typing import Protocol
 
 from lakeplan import limits
 from lakeplan.errors import StorageError, WriteConflict
-from lakeplan.stores.open import FolderLocation, open_state, parse_location
-from lakeplan.stores.protocols import StateWriter
+from lakeplan.stores.open import FolderLocation, StateWriter, open_state, parse_location
 from lakeplan.values.local import PRIVATE_FOLDER, new_file
 from lakeplan.values.own_files import user_folder
 

@@ -42,10 +42,10 @@ from lakeplan.simulation.requests import (
     Surveyed,
     SurveyRequest,
 )
+from lakeplan.simulation.runners import WorkItem
 from lakeplan.simulation.steps import Question, is_kept_entry
 from lakeplan.simulation.table import Class
 from lakeplan.simulation.verdicts import ObjectClass, Sighting
-from lakeplan.simulation.work import WorkItem
 from lakeplan.values.progress import Progress, Silent
 from lakeplan.values.repository import RangeInfo
 from lakeplan.values.simulation import Amount, RunnerChoice

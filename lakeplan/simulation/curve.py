@@ -42,10 +42,9 @@ from lakeplan.simulation.inputs import NamespaceMetadata, collect_ranges, iso, l
 from lakeplan.simulation.listings import Inventory, StagedRun, find_run
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.requests import Facts, Holders
-from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.runners import Runners, WorkItem
 from lakeplan.simulation.verdicts import ObjectClass, Sighting
-from lakeplan.simulation.work import WorkItem
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.open import NamespaceReader
 from lakeplan.values.progress import Progress
 from lakeplan.values.rules import MAX_DAYS, GcRules
 from lakeplan.values.simulation import MAX_VERDICT_BITS, Amount, total_of

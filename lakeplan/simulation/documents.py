@@ -14,7 +14,7 @@ from lakeplan.retention.graph import CommitGraph
 from lakeplan.retention.rules import to_us
 from lakeplan.simulation.inputs import CommitHistory, iso, read_history
 from lakeplan.simulation.verdicts import BranchTotals, Judged, RuleSet, Totals, judge
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.open import NamespaceReader
 from lakeplan.values.desired import PriceRow
 from lakeplan.values.rules import RulesBody
 from lakeplan.values.simulation import AmountRow, RunnerChoice, RunnerChoiceRow

@@ -17,19 +17,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeplan.errors import LakeplanError
+from lakeplan.errors import LakeplanError, failure
 from lakeplan.formats.compiled import is_worth_it
 from lakeplan.formats.range_arrays import Ints
 from lakeplan.simulation.local import Packet, PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, MAX_PREFIX_DEPTH, NEVER_COMMITTED
 from lakeplan.simulation.requests import Holders, union
-from lakeplan.simulation.runners import Runner, Step
+from lakeplan.simulation.runners import LISTINGS, Kind, Runner, Step, WorkItem, numbered, pack
 from lakeplan.simulation.segments import Manifest, Segment, item_of
 from lakeplan.simulation.steps import Asked, Job, Question, leaves_of, meet, read_bins
 from lakeplan.simulation.table import Class
 from lakeplan.simulation.verdicts import BranchTotals, ObjectClass, RuleSetBits, Sighting
-from lakeplan.simulation.work import LISTINGS, Kind, WorkItem, failure, numbered, pack
 from lakeplan.values.shown_records import RECORD, object_digests, packed
 from lakeplan.values.simulation import Amount, Transition
 

@@ -25,7 +25,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lakeplan import __version__
-from lakeplan.errors import DataGone, LakeplanError, SimulationFailed, StorageNotFound, WrongContent
+from lakeplan.errors import (
+    DataGone,
+    LakeplanError,
+    SimulationFailed,
+    StorageNotFound,
+    WrongContent,
+    failure,
+    report_of,
+)
 from lakeplan.formats.compiled import is_worth_it
 from lakeplan.formats.range_arrays import odd_entries, pack_odd
 from lakeplan.formats.ranges import KnownRanges, is_file_id, read_metarange, read_range_arrays
@@ -34,19 +42,19 @@ from lakeplan.simulation.cache import LEFTOVER, FolderCache
 from lakeplan.simulation.inputs import FETCHES
 from lakeplan.simulation.local import Packet, PacketKind
 from lakeplan.simulation.requests import ForeignRanges
-from lakeplan.simulation.runners import Leaves, Runner, Step
-from lakeplan.simulation.steps import leaves_of
-from lakeplan.simulation.work import (
+from lakeplan.simulation.runners import (
     FETCH_AHEAD,
     Kind,
+    Leaves,
+    Runner,
+    Step,
     WorkItem,
     ahead,
-    failure,
     numbered,
     pack,
-    report_of,
     unpack_bin,
 )
+from lakeplan.simulation.steps import leaves_of
 from lakeplan.stores.folder import make_folders
 from lakeplan.values.gates import MISSING_METADATA
 from lakeplan.values.local import PRIVATE_FOLDER, new_file

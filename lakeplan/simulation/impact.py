@@ -24,9 +24,8 @@ from lakeplan.simulation.inputs import Collected, collect_ranges, iso
 from lakeplan.simulation.listings import Inventory
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.requests import Facts, ImpactRequest, union
-from lakeplan.simulation.runners import Runners
+from lakeplan.simulation.runners import Runners, WorkItem
 from lakeplan.simulation.verdicts import Sighting
-from lakeplan.simulation.work import WorkItem
 from lakeplan.values.plan import RECORD_BYTES
 from lakeplan.values.progress import Progress, Silent
 from lakeplan.values.simulation import (

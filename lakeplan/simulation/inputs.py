@@ -28,8 +28,8 @@ from lakeplan.lakefs.protocols import MetadataKind, MetadataReader
 from lakeplan.limits import parse_json
 from lakeplan.retention.graph import CommitGraph, missing_heads
 from lakeplan.simulation.requests import Facts, Holders, union
-from lakeplan.simulation.work import Kind, WorkItem, ahead
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.simulation.runners import Kind, WorkItem, ahead
+from lakeplan.stores.open import NamespaceReader
 from lakeplan.values.local import read_file, why_unreadable
 from lakeplan.values.repository import RangeInfo, Refs, RefsDumpIds
 from lakeplan.values.rules import GcRules

@@ -41,8 +41,8 @@ from lakeplan.formats.range_arrays import WORD, Hashes, Ints, hash_spans
 from lakeplan.formats.wire import HINT, LIMIT_HINT
 from lakeplan.limits import TooLarge, parse_json
 from lakeplan.simulation.inputs import iso
-from lakeplan.simulation.work import Kind, WorkItem
-from lakeplan.stores.protocols import ColumnReader, NamespaceReader, StoredColumns
+from lakeplan.simulation.runners import Kind, WorkItem
+from lakeplan.stores.open import ColumnReader, NamespaceReader, StoredColumns
 from lakeplan.values.repository import StoredObject, batches
 from lakeplan.values.urls import BadUrl, parse_bucket_url, shown_url
 

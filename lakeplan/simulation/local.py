@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from lakeplan.errors import SimulationFailed
 from lakeplan.simulation.documents import RunnerVersions
-from lakeplan.simulation.runners import LOCAL, Leaves, Step
-from lakeplan.simulation.work import ahead
+from lakeplan.simulation.runners import LOCAL, Leaves, Step, ahead
 
 ROWS_A_PIECE = 200_000
 """The most rows in one packet: a few megabytes."""

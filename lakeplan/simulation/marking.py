@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeplan.errors import LakeplanError, SimulationFailed
+from lakeplan.errors import LakeplanError, SimulationFailed, failure, report_of
 from lakeplan.formats.marks import KEPT_BY, LISTING, MARKED, MODIFIED_US, write_part
 from lakeplan.formats.namespace import Addresses
 from lakeplan.formats.range_arrays import hash_texts
@@ -39,22 +39,22 @@ from lakeplan.simulation.local import ROWS_A_PIECE, Data, Packet, PacketKind, fr
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.output import EXPIRED, MAX_NAMES, NEVER_COMMITTED
 from lakeplan.simulation.requests import Facts, ForeignRanges, MarkRequest, RecheckRequest
-from lakeplan.simulation.runners import Leaves, Runner, Step
+from lakeplan.simulation.runners import (
+    FETCH_AHEAD,
+    Kind,
+    Leaves,
+    Runner,
+    Step,
+    WorkItem,
+    ahead,
+    numbered,
+    pack,
+    unpack_bin,
+)
 from lakeplan.simulation.steps import leaves_of
 from lakeplan.simulation.table import Class
 from lakeplan.simulation.verdicts import Sighting
-from lakeplan.simulation.work import (
-    FETCH_AHEAD,
-    Kind,
-    WorkItem,
-    ahead,
-    failure,
-    numbered,
-    pack,
-    report_of,
-    unpack_bin,
-)
-from lakeplan.stores.protocols import RecordWriter, StoredColumns, SweepStore
+from lakeplan.stores.open import RecordWriter, StoredColumns, SweepStore
 from lakeplan.values.progress import Progress, Silent
 from lakeplan.values.simulation import EXPIRED_CLASSES, MAX_VERDICT_BITS, Amount, MarkClass, Marked, Part
 

@@ -20,9 +20,9 @@ from lakeplan.formats.wire import LIMIT_HINT
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.simulation.cache import RangeCache
 from lakeplan.simulation.listings import Inventory, candidates, chosen, hash_strings, list_item, strings_of
+from lakeplan.simulation.runners import Kind, WorkItem
 from lakeplan.simulation.table import STORED, Code, Listed, pairs_of
-from lakeplan.simulation.work import Kind, WorkItem
-from lakeplan.stores.protocols import NamespaceReader, StoredColumns
+from lakeplan.stores.open import NamespaceReader, StoredColumns
 from lakeplan.values.repository import AddressType
 
 Fetched = bytes | Iterator[StoredColumns]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from lakeplan.errors import LakeplanError
 from lakeplan.lakefs.protocols import MetadataReader
-from lakeplan.stores.protocols import NamespaceReader, SweepStore
+from lakeplan.stores.open import NamespaceReader, SweepStore
 from lakeplan.values.plan import Bit
 from lakeplan.values.progress import Progress
 from lakeplan.values.repository import StoredObject

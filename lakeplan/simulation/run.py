@@ -61,10 +61,9 @@ from lakeplan.simulation.output import (
     written,
 )
 from lakeplan.simulation.requests import Facts
-from lakeplan.simulation.runners import Runner, Runners
+from lakeplan.simulation.runners import Runner, Runners, WorkItem
 from lakeplan.simulation.verdicts import Judged, bits_of, totals_of
-from lakeplan.simulation.work import WorkItem
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.open import NamespaceReader
 from lakeplan.values.progress import Progress
 from lakeplan.values.simulation import Amount, RunnerChoice
 

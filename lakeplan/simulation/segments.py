@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from lakeplan.limits import parse_json
 from lakeplan.simulation.observing import Source
+from lakeplan.simulation.runners import Kind, WorkItem
 from lakeplan.simulation.table import CODES, Booleans, Rows, Sets, pack, unpack
-from lakeplan.simulation.work import Kind, WorkItem
 
 VERSION = 2
 """To be raised when the rows of a range change their meaning."""

@@ -26,12 +26,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeplan.errors import LakeplanError, SimulationFailed
+from lakeplan.errors import LakeplanError, SimulationFailed, report_of
 from lakeplan.formats.namespace import is_candidate_key
 from lakeplan.formats.range_arrays import Hashes, Ints
 from lakeplan.simulation.local import ROWS_A_PIECE, TEXTS, Data, Packet, PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Fetched, Sightings, Source, fetch, observe, where_of
-from lakeplan.simulation.runners import Leaves
+from lakeplan.simulation.runners import FETCH_AHEAD, LISTINGS, Kind, Leaves, WorkItem, ahead, unpack_bin
 from lakeplan.simulation.segments import Opened, Segment, read_segment, segment_of, write_segment
 from lakeplan.simulation.table import (
     CODES,
@@ -58,7 +58,6 @@ from lakeplan.simulation.table import (
     unpack,
 )
 from lakeplan.simulation.verdicts import Sighting
-from lakeplan.simulation.work import FETCH_AHEAD, LISTINGS, Kind, WorkItem, ahead, report_of, unpack_bin
 
 MAX_ROWS = 2_000_000
 """A table with this many rows is sent."""

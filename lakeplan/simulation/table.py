@@ -26,8 +26,8 @@ import numpy.typing as npt
 
 from lakeplan.formats.compiled import kernels
 from lakeplan.formats.range_arrays import Bytes, Hashes, Ints
+from lakeplan.simulation.runners import LISTINGS, Kind
 from lakeplan.simulation.verdicts import Sighting
-from lakeplan.simulation.work import LISTINGS, Kind
 
 CODES = 8
 """The leaves of each work item. A leaf's number is the item's number times this, plus a ``Code``."""

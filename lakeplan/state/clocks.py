@@ -13,7 +13,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Protocol
 
 from lakeplan.errors import ClockSkew, LakeplanError
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.values.records import json_line, moment_of
 
 MAX_DIFFERENCE = timedelta(minutes=5)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from lakeplan.errors import FormatError, LakeplanError, LeaseHeld, WriteConflict
-from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.stores.open import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.documents import decode, encode
 from lakeplan.values.records import json_line, json_text, utc_text

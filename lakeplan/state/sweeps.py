@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from lakeplan.errors import FormatError, WriteConflict
 from lakeplan.state.store import read_repository_record, repository_key
-from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.stores.open import StateReader, StateWriter
 from lakeplan.values import records
 from lakeplan.values.records import json_text
 from lakeplan.values.simulation import Amount, Status

@@ -39,8 +39,7 @@ from lakeplan.stores.faults import (
     reason_of,
     translate_azure_error,
 )
-from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation
-from lakeplan.stores.protocols import check_copy
+from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation, check_copy
 from lakeplan.stores.shared import (
     CHANGED,
     NOT_NAMED,

@@ -28,8 +28,7 @@ from lakeplan.stores.bounded import (
     too_large,
 )
 from lakeplan.stores.faults import DAMAGED, Kind, error_of, is_missing_object, translate_azure_error
-from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation
-from lakeplan.stores.protocols import Remnants, Versioned
+from lakeplan.stores.open import NO_ACCESS, Access, AzureLocation, Remnants, Versioned
 from lakeplan.stores.shared import KEYS_A_PAGE, THREADS, RecordPlace
 from lakeplan.values.bodies import quiet_logs
 from lakeplan.values.progress import in_parallel

@@ -16,8 +16,7 @@ from lakeplan.errors import StorageError, StorageNotFound
 from lakeplan.limits import TooLarge
 from lakeplan.stores.bounded import too_large
 from lakeplan.stores.faults import OS_ERRORS, Kind, error_of, translate_os_error
-from lakeplan.stores.open import FolderLocation
-from lakeplan.stores.protocols import Versioned, check_copy, check_data, check_key
+from lakeplan.stores.open import FolderLocation, Versioned, check_copy, check_data, check_key
 from lakeplan.stores.shared import CHANGED, NO_KEY, BatchDeleter, Opened, not_equal
 from lakeplan.values.local import PRIVATE_FOLDER, SHARED, new_file, read_file
 from lakeplan.values.own_files import LOCK_SECONDS, locked

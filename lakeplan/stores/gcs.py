@@ -11,7 +11,7 @@ from lakeplan import limits
 from lakeplan.errors import StorageError, StoreBusy
 from lakeplan.stores.faults import Kind, error_of, reason_of
 from lakeplan.stores.gcs_client import Answer, GcsReader, error_for, is_busy, json_of, stored_object
-from lakeplan.stores.protocols import check_copy
+from lakeplan.stores.open import check_copy
 from lakeplan.stores.shared import (
     CHANGED,
     THREADS,

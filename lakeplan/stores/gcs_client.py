@@ -30,8 +30,7 @@ from lakeplan.stores.bounded import (
     too_large,
 )
 from lakeplan.stores.faults import Kind, error_of
-from lakeplan.stores.open import NO_ACCESS, Access, GcsLocation
-from lakeplan.stores.protocols import Remnants, Versioned
+from lakeplan.stores.open import NO_ACCESS, Access, GcsLocation, Remnants, Versioned
 from lakeplan.stores.shared import RecordPlace, find_in_pages
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount

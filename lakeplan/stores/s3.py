@@ -24,8 +24,7 @@ from lakeplan.stores.faults import (
     reason_of,
     translate_boto_error,
 )
-from lakeplan.stores.open import NO_ACCESS, Access, S3Location
-from lakeplan.stores.protocols import check_copy
+from lakeplan.stores.open import NO_ACCESS, Access, S3Location, check_copy
 from lakeplan.stores.s3_client import (
     CHECKSUMS,
     ONLY_NEW,

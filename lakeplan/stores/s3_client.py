@@ -41,8 +41,7 @@ from lakeplan.stores.faults import (
     is_unsupported,
     translate_boto_error,
 )
-from lakeplan.stores.open import NO_ACCESS, Access, S3Location
-from lakeplan.stores.protocols import Remnants, StoredColumns, Versioned
+from lakeplan.stores.open import NO_ACCESS, Access, Remnants, S3Location, StoredColumns, Versioned
 from lakeplan.stores.shared import RecordPlace, find_in_pages
 from lakeplan.values.bodies import quiet_logs
 from lakeplan.values.repository import StoredObject

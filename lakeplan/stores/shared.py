@@ -10,8 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from lakeplan.errors import StorageDenied, StorageError, WriteConflict
 from lakeplan.stores.faults import is_missing_object
-from lakeplan.stores.open import Location
-from lakeplan.stores.protocols import NamespaceReader, Versioned, check_data, check_key
+from lakeplan.stores.open import Location, NamespaceReader, Versioned, check_data, check_key
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.sweep import Deletion, Versions
@@ -116,7 +115,7 @@ def find_in_pages(
 
 
 class BatchDeleter(Opened, ABC):
-    """``lakeplan.stores.protocols.ObjectDeleter``: the checks of a batch that all stores need."""
+    """``lakeplan.stores.open.ObjectDeleter``: the checks of a batch that all stores need."""
 
     batch_size: int
 

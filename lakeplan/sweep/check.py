@@ -36,7 +36,7 @@ from lakeplan.simulation.requests import (
     PresenceRequest,
     SampledEntry,
 )
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep.check_records import FIND_AT_ONCE, check_quarantines, copies_of, last_runs
 from lakeplan.sweep.documents import (
     CheckDocument,

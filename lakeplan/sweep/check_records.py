@@ -12,7 +12,7 @@ from lakeplan.formats.collector import read_deleted as read_report
 from lakeplan.formats.marks import read_deleted
 from lakeplan.formats.namespace import OLD_RUNS_PREFIX, QUARANTINE_PREFIX, SWEEPS_PREFIX, quarantine_prefix
 from lakeplan.state.sweeps import RecordedSweep, read_sweeps
-from lakeplan.stores.protocols import StateReader
+from lakeplan.stores.open import StateReader
 from lakeplan.sweep.documents import QuarantineRow, RunFinding
 from lakeplan.sweep.finish import runs_of
 from lakeplan.sweep.mark_record import Mark

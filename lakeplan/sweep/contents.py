@@ -20,9 +20,9 @@ from lakeplan.errors import FormatError, LakeplanError, StorageNotFound
 from lakeplan.formats.marks import KEPT_BY, LAST_COMMIT_US, MODIFIED_US, read_results
 from lakeplan.formats.namespace import part_id, quarantine_prefix, result_key, sweep_prefix
 from lakeplan.retention.rules import to_us
-from lakeplan.simulation.work import ahead
+from lakeplan.simulation.runners import ahead
 from lakeplan.state.store import read_applied, read_forecast
-from lakeplan.stores.protocols import NamespaceReader, StateReader
+from lakeplan.stores.open import NamespaceReader, StateReader
 from lakeplan.sweep.documents import (
     AgeRow,
     ClassName,

@@ -25,7 +25,7 @@ from lakeplan.errors import (
 from lakeplan.formats.marks import MARK_COLUMNS, end_of, read_part, read_results, write_results
 from lakeplan.formats.namespace import begun_key, copied_key, is_candidate_key, result_key
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings
-from lakeplan.stores.protocols import ObjectCopier, ObjectDeleter, ObjectProber
+from lakeplan.stores.open import ObjectCopier, ObjectDeleter, ObjectProber
 from lakeplan.sweep.mark_record import MARK_AGAIN
 from lakeplan.sweep.rules import Throttle, backoff_seconds
 from lakeplan.values.progress import in_parallel

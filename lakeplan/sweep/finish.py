@@ -19,7 +19,7 @@ from lakeplan.formats.namespace import (
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
 from lakeplan.state.sweeps import record_sweep
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.open import NamespaceReader
 from lakeplan.sweep.documents import CollectorRunRow, CollectorRunsDocument, SweepDocument
 from lakeplan.sweep.mark_record import settings_row
 from lakeplan.sweep.ports import Site, SweepPorts, open_site, select

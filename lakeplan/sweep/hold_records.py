@@ -23,7 +23,7 @@ from lakeplan.formats.namespace import HOLDS_PREFIX
 from lakeplan.formats.ranges import read_metarange, read_range_columns
 from lakeplan.lakefs.protocols import MetadataReader
 from lakeplan.retention.keep import active_holds, commits_named, reachable
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.open import NamespaceReader
 from lakeplan.sweep.ports import Site
 from lakeplan.values import records
 from lakeplan.values.records import json_line

@@ -10,7 +10,7 @@ from lakeplan.errors import GateRefused, UsageError
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.review.strictness import since_mark, stricter_safety, stricter_sweep
-from lakeplan.stores.protocols import StateWriter
+from lakeplan.stores.open import StateWriter
 from lakeplan.sweep.mark import by_text
 from lakeplan.sweep.mark_record import Allowance, Approval, Judged, Mark
 from lakeplan.sweep.ports import Site, approval_key

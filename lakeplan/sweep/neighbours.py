@@ -15,7 +15,7 @@ from lakeplan.errors import GateRefused, LakeplanError, ReadOnlyRepository, Stor
 from lakeplan.formats.namespace import METADATA_PREFIX, OWNER_KEY, PROBE_KEY, SWEEPS_PREFIX
 from lakeplan.limits import parse_json
 from lakeplan.review.gates import GateOverrides, Verdict
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep.ports import Neighbour, Site
 from lakeplan.sweep.records import continue_or_abort, is_over, mark_ids, read_summary
 from lakeplan.sweep.rules import overlapping, place_of

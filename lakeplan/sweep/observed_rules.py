@@ -13,7 +13,7 @@ from lakeplan.review.history import RunRecord, RunStep, find_run, runs_since, wi
 from lakeplan.review.run import Run
 from lakeplan.state.clocks import Clocks, read_clocks, server_clock, store_time
 from lakeplan.state.store import Lease, read_applied, repository_key
-from lakeplan.stores.protocols import StateReader, StateWriter
+from lakeplan.stores.open import StateReader, StateWriter
 from lakeplan.sweep.ports import Site
 from lakeplan.sweep.rules import lowered
 from lakeplan.values import records

@@ -20,7 +20,7 @@ from lakeplan.formats.marks import end_of, write_results
 from lakeplan.formats.namespace import OFFICIAL_FILE, begun_key, mark_prefix, result_key, sweep_prefix
 from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep.mark import collector_runs
 from lakeplan.sweep.mark_record import MARK_AGAIN, Mark
 from lakeplan.sweep.ports import Site, SweepPorts

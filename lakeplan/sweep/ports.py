@@ -12,7 +12,7 @@ from lakeplan.formats.namespace import checked_mark_id, is_mark_id
 from lakeplan.lakefs.protocols import LakeFSReader, MetadataReader
 from lakeplan.review.selection import Selection, lost_globs, read_dump
 from lakeplan.simulation.requests import Marker, Sweeper, UncommittedPreparer
-from lakeplan.stores.protocols import StateReader, StateWriter, SweepStore
+from lakeplan.stores.open import StateReader, StateWriter, SweepStore
 from lakeplan.tree.tree import DesiredTree
 from lakeplan.values.desired import DesiredRepository, Override, ServerConfig
 from lakeplan.values.progress import Progress

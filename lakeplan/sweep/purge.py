@@ -18,7 +18,7 @@ from lakeplan.review.run import Run
 from lakeplan.simulation.requests import DeleteSettings
 from lakeplan.state.clocks import Clocks
 from lakeplan.state.sweeps import read_sweeps, record_purge
-from lakeplan.stores.protocols import StateReader
+from lakeplan.stores.open import StateReader
 from lakeplan.sweep.deleting import still_stored
 from lakeplan.sweep.documents import PurgedRow
 from lakeplan.sweep.inspection import MOST_NEEDED, TooManyNeeded, needed_now

@@ -28,7 +28,7 @@ from lakeplan.formats.namespace import (
 )
 from lakeplan.limits import parse_json
 from lakeplan.state.sweeps import RecordedSweep, read_sweeps
-from lakeplan.stores.protocols import NamespaceReader, StateReader
+from lakeplan.stores.open import NamespaceReader, StateReader
 from lakeplan.sweep.documents import ListedMark, ListedState, MarkListDocument, SweepDocument
 from lakeplan.sweep.mark_record import MARK_AGAIN, Approval, Mark, digest_of, read_mark
 from lakeplan.sweep.ports import Site, approval_key, mark_index_key, recorded_marks

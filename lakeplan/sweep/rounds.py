@@ -19,7 +19,7 @@ import pyarrow as pa
 from lakeplan.errors import LakeplanError, StorageError
 from lakeplan.formats.namespace import result_key
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep.deleting import Halt, Waiting, delete_all, sweep_parts
 from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.rules import Throttle, with_hint

@@ -16,7 +16,7 @@ from lakeplan.review.gates import GateOverrides, names_of
 from lakeplan.review.run import Run, close_journal, note_step, open_journal
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import RunJournal
-from lakeplan.stores.protocols import StateReader
+from lakeplan.stores.open import StateReader
 from lakeplan.sweep.documents import (
     MarkDocument,
     MarksDocument,

@@ -12,7 +12,6 @@ from lakeplan import limits
 from lakeplan.retention.patterns import matches, pattern_problem, why_no_repository, why_no_tag
 from lakeplan.tree.structure import suggestion
 from lakeplan.tree.yaml import ListNode, MapNode, Node, NodePath, Problems, ScalarNode, text_of
-from lakeplan.values.cron import parse_cron
 from lakeplan.values.declare import TAG_GLOBS, Setting
 from lakeplan.values.desired import (
     BOUNDS,
@@ -30,7 +29,7 @@ from lakeplan.values.desired import (
     server_variable,
 )
 from lakeplan.values.notify import Channel, ChannelKind, Event, NotifyConfig
-from lakeplan.values.units import parse_duration, parse_price
+from lakeplan.values.units import parse_cron, parse_duration
 from lakeplan.values.urls import STORAGES, BadUrl, parse_bucket_url, parse_web_url
 
 Engine = Literal["server", "lakeplan", "none"]
@@ -408,3 +407,22 @@ def _is_known(node: Node, path: tuple[str, ...], channels: dict[str, Channel], p
         return name is not None
     problems.add(node.source, path, f"there is no channel {name!r}; {suggestion(name, channels)}")
     return False
+
+
+_PRICE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?: ([A-Z]{3}))?", re.ASCII)
+
+
+def parse_price(value: float | str) -> tuple[float, str]:
+    """Return the amount and the currency of ``0.023 USD``. The currency is "" if none is named. Raises
+    ValueError, including for a number that the text form does not allow."""
+    if not isinstance(value, str):
+        if not 0 <= value < 10**9:  # the cost of any number of bytes must be finite
+            raise ValueError("a price must be from 0 to 999999999")
+        return abs(float(value)), ""
+    match = _PRICE.fullmatch(value)
+    if not match:
+        raise ValueError(
+            f"{value!r} is not a valid price: use an amount with or without a currency, for example 0.023"
+            " or 0.023 USD"
+        )
+    return float(match.group(1)), match.group(2) or ""

@@ -11,14 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, Literal
 
-from lakeplan.values.units import (
-    parse_age,
-    parse_bytes,
-    parse_count,
-    parse_duration,
-    parse_notice_period,
-    parse_percent,
-)
+from lakeplan.values.units import parse_age, parse_bytes, parse_count, parse_duration, parse_percent
 
 UNLIMITED = "unlimited"
 
@@ -73,6 +66,18 @@ PERCENT = Kind("percent", parse_percent, "percent", recorded="number")
 DURATION = Kind("duration", parse_duration, "seconds")
 AGE = Kind("duration", parse_age, "seconds")
 """A duration that may be ``0s``."""
+
+MAX_NOTICE_SECONDS = 365 * 86400
+
+
+def parse_notice_period(text: str) -> int:
+    """Return the seconds of a notice period, at most a year. Raises ValueError."""
+    seconds = parse_age(text)
+    if seconds > MAX_NOTICE_SECONDS:
+        raise ValueError("a notice period must be at most 365 days")
+    return seconds
+
+
 NOTICE_PERIOD = Kind("duration", parse_notice_period, "seconds")
 DAYS = Kind("days", parse_count)
 RATE = Kind("rate")

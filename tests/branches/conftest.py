@@ -17,7 +17,7 @@ from lakeplan.branches.run import run_branches
 from lakeplan.errors import NotFound, PermissionDenied, RepositoryNotFound
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
-from lakeplan.stores.protocols import Versioned
+from lakeplan.stores.open import Versioned
 from lakeplan.values.branches import LiveBranch, PullRequest, StagedChange, StagedData
 from lakeplan.values.desired import (
     BranchSettings,

@@ -9,7 +9,7 @@ import pytest
 
 from lakeplan.branches.run import serve
 from lakeplan.errors import LakeplanError, UsageError
-from lakeplan.values.cron import parse_cron
+from lakeplan.values.units import parse_cron
 
 START = datetime(2026, 3, 1, 10, 30, tzinfo=timezone.utc)
 

@@ -33,7 +33,7 @@ CREDENTIALS = {
 
 
 class Mirror:
-    """``lakeplan.stores.protocols.SweepStore``: the store, and after each call the folder."""
+    """``lakeplan.stores.open.SweepStore``: the store, and after each call the folder."""
 
     def __init__(self, store: Any, folder: Path) -> None:
         self._store, self._folder = store, folder

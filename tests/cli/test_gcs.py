@@ -16,8 +16,7 @@ import pytest
 
 from lakeplan.cli.sweeping import open_store
 from lakeplan.errors import CredentialsError, ExitCode, LakeplanError
-from lakeplan.stores.open import open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore, open_sweep_store
 from lakeplan.sweep.spark_submit import storage_access
 from lakeplan.values.desired import ServerConfig, StorageConfig
 from lakeplan.values.repository import Repository

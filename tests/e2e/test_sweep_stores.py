@@ -26,7 +26,7 @@ from tests.sandboxes import start_sandbox
 from tests.storage_servers import bucket_url, give_workers_the_environment
 
 if TYPE_CHECKING:
-    from lakeplan.stores.protocols import SweepStore
+    from lakeplan.stores.open import SweepStore
     from tests.e2e.conftest import World
 
 pytestmark = pytest.mark.extended

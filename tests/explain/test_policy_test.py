@@ -13,7 +13,7 @@ import pytest
 
 from lakeplan.errors import ConfigError, UsageError
 from lakeplan.explain.policy_test import find_tests, read_tests, run_tests
-from lakeplan.output.show import render_tests_junit
+from lakeplan.output.explain import render_tests_junit
 from lakeplan.tree.tree import load_tree
 from tests.cpu import at_most_cpu_seconds
 

@@ -22,8 +22,7 @@ from lakeplan.lakefs.transport import RetryPolicy
 from lakeplan.lakefs.writers import LakeFSPreparer
 from lakeplan.simulation.checking import StepSurveyor
 from lakeplan.simulation.runners import LOCAL, Runners
-from lakeplan.stores.open import open_namespace, open_sweep_store
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.open import NamespaceReader, open_namespace, open_sweep_store
 from lakeplan.tree.schemas import load_schema
 from lakeplan.values.desired import Policy, ServerConfig, Stored
 from lakeplan.values.progress import Silent

@@ -16,7 +16,7 @@ import pytest
 from lakeplan.fleet import storage
 from lakeplan.fleet.audit import AuditSettings
 from lakeplan.fleet.storage import storage_of_servers, with_growth, with_owners
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.open import NamespaceReader
 from lakeplan.tree.schemas import load_schema
 from tests.fleet.test_audit import address_of, kept_by_server, ports
 from tests.sweeping.lake import Lake, LakeRepository

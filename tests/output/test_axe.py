@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from lakeplan.output.audit import render_audit_page
-from lakeplan.output.mark_page import render_mark_page
-from lakeplan.output.report import render_report
+from lakeplan.output.report import render_mark_page, render_report
 from lakeplan.output.storage import render_storage_page
 from tests.output import report_pages, test_audit_page, test_mark_page, test_storage, test_storage_page
 from tests.output.chromium import Page

@@ -19,7 +19,7 @@ from lakeplan.cli.console import configure_logging, print_error
 from lakeplan.output.annotations import plan_annotations, render_github, render_junit_plan
 from lakeplan.output.branches import render_branches_plan, render_branches_run, render_branches_undo
 from lakeplan.output.comments import render_markdown
-from lakeplan.output.explain import render_explain
+from lakeplan.output.explain import render_explain, render_tests, render_tests_junit
 from lakeplan.output.metrics import (
     apply_metrics,
     branches_plan_metrics,
@@ -38,7 +38,6 @@ from lakeplan.output.operations import (
 )
 from lakeplan.output.plan import render_apply, render_plan
 from lakeplan.output.report import render_report
-from lakeplan.output.show import render_tests, render_tests_junit
 from lakeplan.output.simulate import render_curve, render_simulate
 from lakeplan.output.sweep import render_marks, render_purge, render_restore, render_sweep
 from lakeplan.output.text import safe, safe_json, safe_lines, safe_output

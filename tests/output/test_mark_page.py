@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from lakeplan.output.mark_page import render_mark_page
 from lakeplan.output.redact import redacted
+from lakeplan.output.report import render_mark_page
 from tests.output.chromium import Page
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e/"

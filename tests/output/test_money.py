@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lakeplan.output.comments import render_markdown
+from lakeplan.output.explain import render_repository
 from lakeplan.output.plan import render_plan
 from lakeplan.output.report import render_report
-from lakeplan.output.show import render_repository
 from lakeplan.output.sweep import render_sweep
 from lakeplan.output.text import Money, money, sums
 from lakeplan.values.desired import Price

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lakeplan.output.comments import render_markdown
+from lakeplan.output.explain import render_repository
 from lakeplan.output.plan import render_plan
-from lakeplan.output.show import render_repository
 from lakeplan.values.branches import BranchRow, Consequence, MomentTotal, OnlyHere
 from lakeplan.values.desired import Evidence
 from lakeplan.values.plan import BranchesPlan

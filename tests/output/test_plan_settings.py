@@ -11,9 +11,9 @@ from rich.console import Console
 
 from lakeplan.branches.verdicts import EVEREST
 from lakeplan.output.comments import render_markdown
+from lakeplan.output.explain import render_repository
 from lakeplan.output.plan import render_plan
 from lakeplan.output.plan_changes import render_pins
-from lakeplan.output.show import render_repository
 from lakeplan.output.text import Page, code
 from lakeplan.review.differences import action_of_setting, diff_setting, is_reordering
 from lakeplan.values.desired import ObjectRule, Policy

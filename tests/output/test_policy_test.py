@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakeplan.explain.policy_test import read_tests, run_tests
-from lakeplan.output.show import render_tests
+from lakeplan.output.explain import render_tests
 from lakeplan.tree.tree import load_tree
 
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from lakeplan.output.annotations import plan_annotations, render_github, render_junit_plan
 from lakeplan.output.comments import render_markdown
+from lakeplan.output.explain import render_repository
 from lakeplan.output.plan import render_plan
 from lakeplan.output.redact import redact_plan, redact_text, redacted
-from lakeplan.output.show import render_repository
 from lakeplan.review.ceiling import stale_reasons
 from lakeplan.values.desired import ObjectRule, Safety
 from lakeplan.values.plan import ObjectRulesPlan, SettingChange, SweepGuard, WeakenedSetting

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lakeplan.output.show import render_repository
+from lakeplan.output.explain import render_repository
 from lakeplan.values.pins import PinRow, PinsPlan, PinState
 from lakeplan.values.plan import Impact, ImpactStatus, TagLoss
 from lakeplan.values.plan_document import to_document

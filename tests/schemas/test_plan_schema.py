@@ -25,8 +25,8 @@ from lakeplan.branches.consequences import MOMENTS
 from lakeplan.errors import LakeplanError
 from lakeplan.output.annotations import plan_annotations, render_github, render_junit_plan
 from lakeplan.output.comments import COMMENT_LIMIT, marker, render_markdown
+from lakeplan.output.explain import render_repository
 from lakeplan.output.plan import render_plan
-from lakeplan.output.show import render_repository
 from lakeplan.review.differences import action_of, diff_rules
 from lakeplan.tree.schemas import load_schema
 from lakeplan.values.branches import BranchRow, Consequence, Keep, MomentTotal, OnlyHere

@@ -19,18 +19,9 @@ from lakeplan.simulation.inputs import NamespaceMetadata, read_history
 from lakeplan.simulation.listings import find_run
 from lakeplan.simulation.requests import Facts, PresenceRequest, SurveyRequest
 from lakeplan.simulation.runners import Runners
-from lakeplan.stores.open import open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore, open_sweep_store
 from lakeplan.values.rules import GcRules
-from tests.simulation.namespaces import (
-    SERVER_URL,
-    History,
-    Snapshot,
-    Stored,
-    entry,
-    full,
-    write_namespace,
-)
+from tests.simulation.namespaces import SERVER_URL, History, Snapshot, Stored, entry, full, write_namespace
 from tests.sweeping.stores import folder_store
 
 pytestmark = pytest.mark.golden

@@ -19,9 +19,9 @@ from lakeplan.simulation import listings
 from lakeplan.simulation.local import Packet, PacketKind
 from lakeplan.simulation.marking import list_into_parts
 from lakeplan.simulation.observing import Sightings, Source, fetch, observe, where_of
+from lakeplan.simulation.runners import Kind, WorkItem, pack
 from lakeplan.simulation.steps import leaves_of
 from lakeplan.simulation.table import Code
-from lakeplan.simulation.work import Kind, WorkItem, pack
 from lakeplan.values.repository import AddressType, Entry, StoredObject
 from tests.simulation.worlds import URL, Files, Range, World, alias, inside, items_of, relative
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lakeplan.simulation.engine import CountsOnly, ExpiryInTransitions, ExpiryUnderRules, Naming
 from lakeplan.simulation.marking import HeldAgain, Marks
+from lakeplan.simulation.runners import Kind
 from lakeplan.simulation.table import CODES, NOWHERE, Class, leaf_of
 from lakeplan.simulation.verdicts import RuleSetBits, Sighting
-from lakeplan.simulation.work import Kind
 from lakeplan.values.simulation import Transition
 
 RULES = (RuleSetBits("rules", 1, 2), RuleSetBits("compare", 4, 8))

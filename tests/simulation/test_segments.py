@@ -18,7 +18,7 @@ from lakeplan.simulation.engine import Asking, CountsOnly, ask
 from lakeplan.simulation.local import LocalRunner
 from lakeplan.simulation.observing import Source
 from lakeplan.simulation.run import simulate
-from lakeplan.simulation.runners import LOCAL, Runners
+from lakeplan.simulation.runners import LOCAL, Kind, Runners, WorkItem
 from lakeplan.simulation.segments import (
     Manifest,
     Segment,
@@ -31,7 +31,6 @@ from lakeplan.simulation.segments import (
 )
 from lakeplan.simulation.table import Rows, Sets
 from lakeplan.simulation.verdicts import RULES, RuleSet
-from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.stores.open import open_namespace
 from lakeplan.values.progress import Silent
 from lakeplan.values.rules import GcRules

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakeplan.simulation.runners import Kind
 from lakeplan.simulation.table import (
     CODES,
     NOWHERE,
@@ -20,7 +21,6 @@ from lakeplan.simulation.table import (
     leaf_of,
 )
 from lakeplan.simulation.verdicts import Sighting
-from lakeplan.simulation.work import Kind
 from tests.simulation.leaves import leaves_in
 
 leaves = st.lists(st.integers(0, 9), max_size=6)

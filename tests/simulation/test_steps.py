@@ -16,8 +16,8 @@ from lakeplan.formats.namespace import Addresses
 from lakeplan.simulation import engine, listings, observing, steps
 from lakeplan.simulation.local import LocalRunner, Packet, PacketKind
 from lakeplan.simulation.observing import Source
+from lakeplan.simulation.runners import numbered, pack
 from lakeplan.simulation.steps import Asked, Job, leaves_of, read_bins
-from lakeplan.simulation.work import numbered, pack
 from tests.simulation.worlds import (
     KEYS,
     URL,

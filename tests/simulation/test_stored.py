@@ -11,12 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.errors import FormatError, LakeplanError, StorageDenied
-from lakeplan.formats.namespace import (
-    GC_UNCOMMITTED_PREFIX,
-    XidSource,
-    is_candidate_key,
-    uncommitted_prefix,
-)
+from lakeplan.formats.namespace import GC_UNCOMMITTED_PREFIX, XidSource, is_candidate_key, uncommitted_prefix
 from lakeplan.formats.range_arrays import hash_texts
 from lakeplan.simulation import listings
 from lakeplan.simulation.listings import (
@@ -32,9 +27,8 @@ from lakeplan.simulation.listings import (
     list_stored,
     strings_of,
 )
-from lakeplan.simulation.work import Kind, WorkItem
-from lakeplan.stores.open import open_namespace
-from lakeplan.stores.protocols import StoredColumns
+from lakeplan.simulation.runners import Kind, WorkItem
+from lakeplan.stores.open import StoredColumns, open_namespace
 from lakeplan.values.repository import StoredObject
 
 parts = st.sampled_from(["data", "_lakefs", ".", "..", "", "a", "dummy", ".x", "x.", "é", "\udcff"])

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.simulation.work import (
+from lakeplan.simulation.runners import (
     BIN_BYTES,
     BINS_A_CORE,
     ITEM_OVERHEAD,

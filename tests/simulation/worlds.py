@@ -17,10 +17,9 @@ from lakeplan.formats.ranges import read_range_arrays, write_range
 from lakeplan.simulation.engine import Asking, CountsOnly, ask
 from lakeplan.simulation.local import PacketKind, from_bytes, to_bytes
 from lakeplan.simulation.observing import Source
-from lakeplan.simulation.runners import Runner
+from lakeplan.simulation.runners import Kind, Runner, WorkItem
 from lakeplan.simulation.table import Class
 from lakeplan.simulation.verdicts import Sighting
-from lakeplan.simulation.work import Kind, WorkItem
 from lakeplan.values.repository import AddressType, Entry, StoredObject
 
 URL = "s3://bucket/ns"

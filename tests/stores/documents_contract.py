@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from lakeplan.errors import StorageError, WriteConflict
-from lakeplan.stores.protocols import StateWriter
+from lakeplan.stores.open import StateWriter
 
 Open = Callable[[], StateWriter]
 

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 import pytest
 
 from lakeplan.errors import StorageError, StorageNotFound
-from lakeplan.stores.protocols import ClassReader, NamespaceReader
+from lakeplan.stores.open import ClassReader, NamespaceReader
 
 Put = Callable[[str, bytes], None]
 

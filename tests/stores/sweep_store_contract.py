@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 import pytest
 
 from lakeplan.errors import StorageError, StorageNotFound, WriteConflict
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.values.sweep import Deletion, Versions
 from tests.stores.storage_contract import ODD_KEYS
 

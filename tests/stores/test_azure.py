@@ -10,8 +10,15 @@ from azure.storage.blob import BlobProperties, ContainerClient
 
 from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.azure_client import find_credential
-from lakeplan.stores.open import AzureLocation, open_namespace, parse_location
-from lakeplan.stores.protocols import ClassReader, NamespaceReader, RemnantReader, Remnants
+from lakeplan.stores.open import (
+    AzureLocation,
+    ClassReader,
+    NamespaceReader,
+    RemnantReader,
+    Remnants,
+    open_namespace,
+    parse_location,
+)
 from lakeplan.values.simulation import Amount
 from tests.lakefs.conftest import Answer, Scripted
 from tests.stores.storage_contract import Put, StorageContract

@@ -17,8 +17,7 @@ from azure.storage.blob import (
 
 from lakeplan.errors import StorageDenied, StorageError
 from lakeplan.stores.azure import AzureStore
-from lakeplan.stores.open import AzureLocation, open_sweep_store, parse_location
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import AzureLocation, SweepStore, open_sweep_store, parse_location
 from lakeplan.values.sweep import Deletion, Versions
 from tests.stores.sweep_store_contract import Put, SweepStoreContract, keys_of
 

@@ -19,13 +19,13 @@ from lakeplan.stores.bounded import bounded_pages, bounded_session
 from lakeplan.stores.open import (
     Access,
     AzureLocation,
+    NamespaceReader,
     S3Location,
     open_namespace,
     open_state,
     open_sweep_store,
     parse_location,
 )
-from lakeplan.stores.protocols import NamespaceReader
 from lakeplan.stores.s3 import S3Store
 from lakeplan.stores.s3_client import S3Client
 from lakeplan.stores.shared import THREADS

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound
-from lakeplan.stores.open import open_namespace
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.open import NamespaceReader, open_namespace
 from tests.stores.storage_contract import Put, StorageContract
 
 

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lakeplan.errors import StorageError
-from lakeplan.stores.open import open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore, open_sweep_store
 from lakeplan.values.sweep import Deletion, Versions
 from tests.stores.sweep_store_contract import Put, SweepStoreContract, keys_of
 

@@ -7,8 +7,7 @@ import requests
 
 from lakeplan.stores.gcs import GcsState, GcsStore
 from lakeplan.stores.gcs_client import Answer, read_page
-from lakeplan.stores.open import GcsLocation
-from lakeplan.stores.protocols import NamespaceReader, SweepStore
+from lakeplan.stores.open import GcsLocation, NamespaceReader, SweepStore
 from tests.stores.documents_contract import Open, StateContract, count_winners
 from tests.stores.storage_contract import Put, StorageContract
 from tests.stores.sweep_store_contract import SweepStoreContract

@@ -19,8 +19,15 @@ from lakeplan.errors import StorageDenied, StorageError, StorageNotFound, StoreB
 from lakeplan.stores import gcs_client
 from lakeplan.stores.gcs import GcsStore
 from lakeplan.stores.gcs_client import GcsClient, Page
-from lakeplan.stores.open import Access, GcsLocation, open_state, open_sweep_store
-from lakeplan.stores.protocols import RemnantReader, Remnants, SweepStore
+from lakeplan.stores.open import (
+    Access,
+    GcsLocation,
+    RemnantReader,
+    Remnants,
+    SweepStore,
+    open_state,
+    open_sweep_store,
+)
 from lakeplan.stores.shared import CHANGED
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount

@@ -8,8 +8,7 @@ import pytest
 from botocore.loaders import JSONFileLoader
 
 from lakeplan.errors import StorageDenied, StorageError, StorageNotFound
-from lakeplan.stores.open import open_namespace
-from lakeplan.stores.protocols import ClassReader, NamespaceReader, RemnantReader
+from lakeplan.stores.open import ClassReader, NamespaceReader, RemnantReader, open_namespace
 from lakeplan.values.simulation import Amount
 from tests.storage_servers import put_at_once, s3_client
 from tests.stores.storage_contract import Put, StorageContract

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakeplan.errors import StorageError
-from lakeplan.stores.open import open_namespace, open_sweep_store
-from lakeplan.stores.protocols import ColumnReader
+from lakeplan.stores.open import ColumnReader, open_namespace, open_sweep_store
 from lakeplan.stores.s3_client import ROWS, Rows, columns_of, rows_of, take_rows
 from tests.faulty_store import Answer, FaultyStore, Rule
 from tests.storage_servers import s3_client

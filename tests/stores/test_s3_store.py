@@ -7,8 +7,7 @@ from datetime import timedelta
 import pytest
 
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy
-from lakeplan.stores.open import open_state, open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore, open_state, open_sweep_store
 from lakeplan.values.sweep import Deletion, Versions
 from tests.storage_servers import put_at_once, s3_client
 from tests.stores.sweep_store_contract import Put, SweepStoreContract, keys_of

@@ -11,8 +11,7 @@ from azure.storage.blob import ContainerClient
 
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy, WriteConflict
 from lakeplan.stores.azure_client import _check_request_id
-from lakeplan.stores.open import open_state, open_sweep_store
-from lakeplan.stores.protocols import RemnantReader, SweepStore
+from lakeplan.stores.open import RemnantReader, SweepStore, open_state, open_sweep_store
 from lakeplan.values.sweep import Deletion, Versions
 from tests.faulty_store import EXPIRED, SLOW_DOWN, Answer, Cut, Delay, FailKeys, FaultyStore, Rule
 from tests.storage_servers import put_at_once, s3_client

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeplan.stores.open import open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore, open_sweep_store
 from lakeplan.sweep import deleting
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.values.simulation import Status

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from lakeplan.errors import StorageDenied, StorageError, StoreBusy
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.values.simulation import Status
 from lakeplan.values.sweep import Deletion

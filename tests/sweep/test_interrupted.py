@@ -15,7 +15,7 @@ from lakeplan.formats.marks import RESULTS, write_part
 from lakeplan.formats.namespace import sweep_prefix
 from lakeplan.output.sweep import render_sweep
 from lakeplan.state.sweeps import read_sweeps
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.records import may_delete, read_summary
 from lakeplan.sweep.restore import RestoreOptions, restore

@@ -15,7 +15,7 @@ from lakeplan.errors import GateRefused, StalePlan, UsageError, WriteConflict
 from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.stores.folder import FolderState
-from lakeplan.stores.protocols import Versioned
+from lakeplan.stores.open import Versioned
 from lakeplan.sweep.judge import (
     approve,
     held_to_approval,

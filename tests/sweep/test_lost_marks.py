@@ -21,7 +21,7 @@ from lakeplan.formats.marks import MARKED, write_part, write_results
 from lakeplan.formats.namespace import QUARANTINE_PREFIX, mark_prefix, sweep_prefix
 from lakeplan.review.selection import Selection
 from lakeplan.state.sweeps import read_sweeps
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep.mark_record import Mark, read_mark
 from lakeplan.sweep.records import read_summary
 from lakeplan.sweep.restore import RestoreOptions, restore

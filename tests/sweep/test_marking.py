@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakeplan.errors import UsageError
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep.service import check_allowed
 from lakeplan.values.simulation import MarkClass
 from lakeplan.values.sweep import Deletion

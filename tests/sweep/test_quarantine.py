@@ -18,7 +18,7 @@ from lakeplan.formats.namespace import QUARANTINE_PREFIX, sweep_prefix
 from lakeplan.output.sweep import render_mark_list, render_sweep
 from lakeplan.review.selection import Selection
 from lakeplan.state.sweeps import record_purge
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep.inspection import Others
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.purge import NEEDED, USED, YOUNG

@@ -27,7 +27,7 @@ from lakeplan.formats.ranges import read_metarange
 from lakeplan.review import selection
 from lakeplan.state.clocks import Clocks
 from lakeplan.state.store import Lease
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep.judge import approve
 from lakeplan.sweep.mark_record import Mark
 from lakeplan.sweep.ports import RefsMemory

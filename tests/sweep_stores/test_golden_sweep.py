@@ -18,8 +18,7 @@ from lakeplan.formats.namespace import begun_key, copied_key, result_key
 from lakeplan.simulation.marking import StepMarker
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings, RoundEnd
 from lakeplan.simulation.runners import SPARK, Runners
-from lakeplan.stores.open import open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore, open_sweep_store
 from lakeplan.sweep.rounds import PartSweeper, SparkWorkers
 from lakeplan.values.simulation import MarkClass, Marked, RunnerChoice, Status
 from lakeplan.values.sweep import Versions

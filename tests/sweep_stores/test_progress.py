@@ -14,8 +14,7 @@ from lakeplan.errors import StorageDenied
 from lakeplan.formats.namespace import result_key
 from lakeplan.simulation.requests import DeleteRequest, DeleteSettings
 from lakeplan.stores.folder import FolderStore
-from lakeplan.stores.open import open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore, open_sweep_store
 from lakeplan.sweep import rounds
 from lakeplan.sweep.rounds import PartSweeper, ThreadWorkers
 from lakeplan.values.progress import Step

@@ -26,7 +26,7 @@ from lakeplan.simulation.requests import (
     RecheckRequest,
     RoundEnd,
 )
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep.deleting import Waiting, delete_all, sweep_parts
 from lakeplan.sweep.rules import Throttle
 from lakeplan.values.repository import Entry, StoredObject

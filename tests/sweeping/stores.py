@@ -13,8 +13,7 @@ from typing import Any
 
 from lakeplan.formats.marks import MARKED, read_part, write_part
 from lakeplan.formats.namespace import part_id, result_key
-from lakeplan.stores.open import open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore, open_sweep_store
 from lakeplan.sweep.deleting import Waiting
 from lakeplan.values.simulation import MarkClass, Part
 from lakeplan.values.sweep import Deletion

@@ -22,8 +22,7 @@ from lakeplan.review.gates import GateOverrides
 from lakeplan.review.run import Run
 from lakeplan.review.selection import Selection
 from lakeplan.simulation.requests import UncommittedPreparer
-from lakeplan.stores.open import open_state, open_sweep_store
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore, open_state, open_sweep_store
 from lakeplan.sweep.finish import finish
 from lakeplan.sweep.judge import approve
 from lakeplan.sweep.mark import MarkOptions, make_marks

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakeplan.values.cron import parse_cron
+from lakeplan.values.units import parse_cron
 
 UTC = timezone.utc
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -66,6 +66,7 @@ MODULES = {
     "audit": "fleet",
     "check": "sweep",
     "claim": "claims",
+    "export": "trees",
     "import": "trees",
     "init": "trees",
     "pins": "drift",

@@ -32,9 +32,8 @@ from lakeplan.output.branches import (
 )
 from lakeplan.review.base import ReviewedTree
 from lakeplan.review.selection import Selection, one_repository
-from lakeplan.values.cron import Cron, parse_cron
 from lakeplan.values.local import read_file, why_unreadable
-from lakeplan.values.units import parse_date
+from lakeplan.values.units import Cron, parse_cron, parse_date
 
 
 @command("List every branch, and show whether it would be deleted.")

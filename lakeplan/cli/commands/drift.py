@@ -29,7 +29,7 @@ from lakeplan.plan.pin_sync import SyncOptions, sync_pins
 from lakeplan.plan.planning import Ports
 from lakeplan.review.run import ApplyPorts, Run
 from lakeplan.review.selection import check_server
-from lakeplan.stores.protocols import StateWriter
+from lakeplan.stores.open import StateWriter
 from lakeplan.tree.editing import EditedTree
 
 ANY = "any"

@@ -33,8 +33,7 @@ from lakeplan.retention.rules import to_us
 from lakeplan.review.selection import find_repository, one_repository, read_all_refs
 from lakeplan.simulation.inputs import NamespaceMetadata, read_history, read_rules
 from lakeplan.simulation.listings import StagedRun, find_run
-from lakeplan.stores.open import open_namespace
-from lakeplan.stores.protocols import NamespaceReader, SweepStore
+from lakeplan.stores.open import NamespaceReader, SweepStore, open_namespace
 from lakeplan.sweep.documents import TraceRow
 from lakeplan.values.desired import Cleared, DesiredRepository
 from lakeplan.values.pins import has_pin_commit, is_pin_name

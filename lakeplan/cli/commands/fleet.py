@@ -27,13 +27,19 @@ from lakeplan.output.storage import render_storage
 from lakeplan.plan.drift import Imported, SkippedRepository
 from lakeplan.retention.patterns import names_repository
 from lakeplan.simulation.runners import LOCAL, Runners
-from lakeplan.stores.open import AzureLocation, FolderLocation, folder_of, open_namespace, parse_location
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.open import (
+    AzureLocation,
+    FolderLocation,
+    NamespaceReader,
+    folder_of,
+    open_namespace,
+    parse_location,
+)
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.schemas import read_document
+from lakeplan.tree.servers import parse_price
 from lakeplan.values.desired import Price, SettingKind, server_variable
 from lakeplan.values.repository import Repository
-from lakeplan.values.units import parse_price
 from lakeplan.values.urls import UrlForm, shown_url, storage_of
 
 Names = Annotated[

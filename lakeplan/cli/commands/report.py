@@ -24,8 +24,7 @@ from lakeplan.plan.page import MAX_DETAILED, History, report_page_document, show
 from lakeplan.review.selection import read_all_refs, targeted
 from lakeplan.simulation.inputs import read_refs_dump
 from lakeplan.simulation.runners import Runners
-from lakeplan.stores.open import open_namespace
-from lakeplan.stores.protocols import NamespaceReader
+from lakeplan.stores.open import NamespaceReader, open_namespace
 from lakeplan.tree.schemas import read_document
 from lakeplan.values.plan import Plan, RepositoryPlan
 from lakeplan.values.progress import Progress

@@ -17,8 +17,8 @@ from lakeplan.cli.formats import Document, formats_of
 from lakeplan.cli.options import argument, command, option
 from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import UsageError
+from lakeplan.output.explain import render_repository
 from lakeplan.output.plan import render_plan
-from lakeplan.output.show import render_repository
 from lakeplan.output.text import safe, safe_lines
 from lakeplan.review.selection import targeted
 from lakeplan.tree.structure import nearest

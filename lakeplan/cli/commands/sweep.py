@@ -118,7 +118,7 @@ def write_page(
     path: Path, session: Session, site: Site, stored: StoredMark, document: MarksDocument, outputs: Outputs
 ) -> None:
     """Writes the page of a document's only mark. Raises the errors of ``read_prefixes`` and of writing."""
-    from lakeplan.output.mark_page import render_mark_page
+    from lakeplan.output.report import render_mark_page
 
     tree = read_prefixes(site.store, stored.mark)
     page: MarkPageDocument = {"mark": document["marks"][0], "tree": tree}

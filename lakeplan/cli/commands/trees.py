@@ -1,4 +1,4 @@
-"""``lakeplan import`` and ``lakeplan init``: a new tree."""
+"""``lakeplan import`` and ``lakeplan init``: a new tree. ``lakeplan export``: rules for lakectl."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, get_args
 
+from lakeplan.api import find_repository
 from lakeplan.cli import options
 from lakeplan.cli.addresses import typed_addresses
 from lakeplan.cli.console import say, stderr, stdout
 from lakeplan.cli.git import default_branch_of, find_work_folder
 from lakeplan.cli.options import command, option
+from lakeplan.cli.outputs import Outputs, pair_outputs
 from lakeplan.cli.process import now_utc, this_run
-from lakeplan.cli.wiring import Opening, SessionOptions
+from lakeplan.cli.wiring import Opening, Session, SessionOptions
 from lakeplan.cli.workflows import INCLUDED, INCLUDING, Ci, branch_of, cloud_of, source_of, workflows
 from lakeplan.errors import ConfigError, ExitCode, LakeplanError, UsageError
 from lakeplan.lakefs.credentials import read_lakectl
+from lakeplan.output.text import json_text
 from lakeplan.plan import drift
 from lakeplan.plan.baselines import note_baselines, record_sightings
 from lakeplan.retention.patterns import expand
@@ -35,10 +38,56 @@ from lakeplan.tree.editing import quoted
 from lakeplan.tree.files import ROOT_FILE
 from lakeplan.tree.tree import load_tree
 from lakeplan.tree.yaml import TreeError
-from lakeplan.values.desired import DesiredRepository, GcDesired, SettingKind
+from lakeplan.values.desired import Cleared, DesiredRepository, GcDesired, SettingKind
 from lakeplan.values.local import SHARED, refuse_links, write_file
 from lakeplan.values.rules import GcRules
 from lakeplan.values.units import count_of
+
+LAKECTL = "lakectl"
+FORMATS = (LAKECTL,)
+
+
+@command(without="redact_paths no_progress quiet")
+def export(
+    *,
+    repository: options.Repository,
+    tree: options.TreeDir = Path(),
+    format: Annotated[options.Formats, options.formats(FORMATS)] = None,
+    out: options.Outs = None,
+    opening: SessionOptions,
+) -> None:
+    """Print a repository's rules as JSON for `lakectl gc set-config`.
+
+    Patterns are expanded to the branches on the server. If there are no patterns, no server is contacted.
+
+    \b
+    Examples:
+      lakeplan export analytics > rules.json
+      lakeplan export prod/analytics --format lakectl --out rules.json
+      lakectl gc set-config lakefs://analytics -f rules.json
+    """
+    named = format or [LAKECTL] * max(1, len(out or ()))
+    outputs = Outputs(pair_outputs(named, out, FORMATS, quiet=True))
+    session = opening.session(tree)
+    rules = rules_of(session, find_repository(session.tree, repository))
+    outputs.write({LAKECTL: lambda: json_text(rules.to_body())}, lambda _: None)
+
+
+def rules_of(session: Session, desired: DesiredRepository) -> GcRules:
+    """The rules that a plan would set. Raises LakeplanError if there are none to write."""
+    if desired.gc is None:
+        raise LakeplanError("the tree does not manage the GC rules of this repository", where=desired.key)
+    if desired.gc is Cleared.CLEAR:
+        raise LakeplanError(
+            "the tree clears the GC rules of this repository, and a rules file cannot express that",
+            where=desired.key,
+            hint=f"Run `lakectl gc delete-config lakefs://{desired.name}`.",
+        )
+    branches: list[str] = []
+    if any(rule.is_pattern for rule in desired.gc.branches):
+        branches = [b.id for b in session.reader(desired.server).list_branches(desired.name)]
+    return expand(desired.gc, branches).rules
+
 
 Endpoints = Annotated[
     list[str] | None,

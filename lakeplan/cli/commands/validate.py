@@ -19,7 +19,7 @@ from lakeplan.cli.options import argument, command
 from lakeplan.cli.outputs import Outputs
 from lakeplan.errors import ConfigError, ExitCode, UsageError
 from lakeplan.explain.policy_test import FOLDER, find_tests, read_tests, run_tests
-from lakeplan.output.show import render_tests
+from lakeplan.output.explain import render_tests
 from lakeplan.tree.tree import Tree, load_tree
 from lakeplan.tree.yaml import TreeError
 from lakeplan.values.units import count_of

@@ -16,7 +16,7 @@ import pytest
 
 from lakeplan.errors import LakeplanError, LeaseHeld, StorageDenied, StoreBusy
 from lakeplan.simulation.requests import DeleteRequest, RoundEnd
-from lakeplan.stores.protocols import SweepStore
+from lakeplan.stores.open import SweepStore
 from lakeplan.sweep import rounds
 from lakeplan.sweep.ports import STOPPED
 from lakeplan.sweep.rounds import PartSweeper, SparkWorkers, ThreadWorkers, Workers, from_row, to_batch
