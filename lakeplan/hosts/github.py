@@ -371,7 +371,7 @@ def unpacked(data: bytes) -> dict[str, bytes]:
 
 def _no_plan(request: Request) -> NoPlan:
     return NoPlan(
-        f"there is no plan for pull request {request.number} at {request.head} from before the merge, or the"
+        f"no plan of pull request {request.number} at {request.head} was created before the merge, or the"
         " plan has expired",
         hint="Open a new pull request. Its workflow then creates a new plan.",
     )

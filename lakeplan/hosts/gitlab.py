@@ -194,7 +194,7 @@ class GitLab:
 
 def _no_plan(request: Request) -> NoPlan:
     return NoPlan(
-        f"there is no plan for merge request {request.number} at {request.head} from before the merge, or the"
+        f"no plan of merge request {request.number} at {request.head} was created before the merge, or the"
         " plan has expired",
         hint="Open a new merge request. Its pipeline then creates a new plan.",
     )

@@ -315,7 +315,7 @@ def it_says_in_the_pull_request_that_nothing_was_applied_and_why(org, lake, fake
     applied = org.merge(7)
     assert applied.code == 1
     assert ":x: **not applied**" in fake.bodies(7)[1]
-    assert "there is no plan for pull request 7" in fake.bodies(7)[1]
+    assert "no plan of pull request 7" in fake.bodies(7)[1]
     assert lake.rules == {"*": 365, "main": 365}
 
 
@@ -590,7 +590,7 @@ class DescribeFilesOfTheCheckout:
         reviewed = (work.top / "lakeplan.yaml").read_text()
         applied = org.merge(7)
         assert applied.code == 1
-        assert "there is no plan for pull request 7" in applied.output
+        assert "no plan of pull request 7" in applied.output
         assert (work.top / "lakeplan.yaml").read_text() == reviewed
         assert not list(work.top.parent.rglob("evil"))
 

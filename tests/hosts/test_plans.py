@@ -146,7 +146,7 @@ class DescribeGitHub:
     @pytest.mark.parametrize("other", OTHERS, ids=str)
     def it_takes_no_plan_of_another_run(self, find, artifacts, other):
         artifacts(other)
-        with pytest.raises(NoPlan, match="there is no plan"):
+        with pytest.raises(NoPlan, match="no plan of pull request"):
             find()
 
     @pytest.mark.parametrize("changes", [{"expired": True}, {"name": "lakeplan-70"}])
@@ -218,7 +218,7 @@ class DescribeGitHub:
         moved = [{"event": "base_ref_changed", "created_at": "2026-03-31T12:20:00Z"}] * (base == "main")
         host.answers["GET", "/repos/org/trees/issues/6/timeline"] = moved
         if refused:
-            with pytest.raises(NoPlan, match="there is no plan"):
+            with pytest.raises(NoPlan, match="no plan of pull request"):
                 find()
         else:
             assert find() == "1"
@@ -228,7 +228,7 @@ class DescribeGitHub:
         """Somebody ran the plan's job again, and the new plan lists more deletions than the review saw."""
         artifacts({}, created_at=f"2026-03-31T{second}Z")
         if refused:
-            with pytest.raises(NoPlan, match="from before the merge"):
+            with pytest.raises(NoPlan, match="was created before the merge"):
                 find()
         else:
             assert find() == "1"
