@@ -545,3 +545,25 @@ class DescribeWhatIsCheckedOfASite:
         assert neighbours.may_lack_metadata(cloud.site(overrides=(lacking,)), TODAY)
         assert not neighbours.may_lack_metadata(cloud.site(overrides=(OVERRIDE,)), TODAY)
         assert not neighbours.may_lack_metadata(cloud.site(overrides=(lacking,)), date(2026, 11, 23))
+
+
+@pytest.mark.parametrize(
+    ("namespace", "above"),
+    [
+        ("s3://bucket/a/b/", ["s3://bucket", "s3://bucket/a"]),
+        ("https://account/container/a/b", ["https://account/container", "https://account/container/a"]),
+        ("local://a/b", ["local://", "local://a"]),
+        ("gs://bucket", []),
+    ],
+)
+def it_looks_at_every_folder_above_that_may_be_a_namespace(namespace: str, above: list[str]) -> None:
+    asked: list[str] = []
+    empty = SimpleNamespace(list_objects=lambda prefix: iter(()))
+    site: Any = SimpleNamespace(
+        repository=repository("lake", namespace),
+        server=None,
+        store=SimpleNamespace(url="s3://x"),
+        open_store=lambda _, there: asked.append(there.storage_namespace) or empty,
+    )
+    neighbours._check_ancestors(site)
+    assert asked == above
