@@ -196,11 +196,6 @@ def parse_json(
     return document
 
 
-def number_of(text: str) -> int | None:
-    """The number in a text of at most 18 decimal digits, or None. (``int`` raises ValueError for many.)"""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
-
-
 def check_size(size: int, limit: int) -> None:
     """Raises TooLarge for more bytes than the limit."""
     if size > limit:

@@ -12,6 +12,7 @@ import pytest
 from lakeplan import limits
 from lakeplan.limits import TooLarge, parse_json
 from lakeplan.values.local import read_file
+from lakeplan.values.units import number_of
 
 
 class DescribeJson:
@@ -99,7 +100,7 @@ class DescribeFiles:
     ],
 )
 def it_reads_numbers_of_a_size_that_anything_can_have(text: str, number: int | None) -> None:
-    assert limits.number_of(text) == number
+    assert number_of(text) == number
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from lakeplan.errors import FormatError
 from lakeplan.formats.parquet import blame_parquet, open_parquet, read_parquet
 from lakeplan.formats.wire import HINT
-from lakeplan.limits import number_of
 from lakeplan.values.simulation import Amount, PartResult, Status
 from lakeplan.values.sweep import GONE
+from lakeplan.values.units import number_of
 
 _OBJECT = (
     pa.field("address", pa.string(), nullable=False),

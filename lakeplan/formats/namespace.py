@@ -9,9 +9,9 @@ from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from lakeplan.errors import FormatError, UsageError
-from lakeplan.limits import number_of
 from lakeplan.values.repository import AddressType
 from lakeplan.values.sweep import LAKEPLAN_PREFIX
+from lakeplan.values.units import number_of
 
 METADATA_PREFIX = "_lakefs/"
 DATA_PREFIX = "data/"

@@ -38,7 +38,7 @@ from lakeplan.formats.sstable_blocks import (
     user_properties,
 )
 from lakeplan.formats.wire import blame, damaged, uvarint
-from lakeplan.values.units import count_of
+from lakeplan.values.units import count_of, number_of
 
 _BYTES, _STRING, _INT64, _STRINGS, _STRING_MAP, _EMBEDDED = (bytes((t,)) for t in range(6))
 _RECORDS_PER_UPDATE = 4096
@@ -264,7 +264,7 @@ def _index_handles(data: bytes, handle: Handle, limit: int) -> list[Handle]:
 
 
 def _count(properties: Mapping[bytes, bytes]) -> int:
-    count = limits.number_of(properties.get(COUNT, b"").decode("latin-1"))
+    count = number_of(properties.get(COUNT, b"").decode("latin-1"))
     if count is None:
         raise damaged("the count property is missing, so this is not a lakeFS file")
     return count

@@ -34,6 +34,7 @@ from lakeplan.values.bodies import TooSlow, within
 from lakeplan.values.records import LAST_SECOND, nearest_us
 from lakeplan.values.repository import Branch, Commit, RefsDumpIds, Repository, Tag
 from lakeplan.values.rules import GcRules
+from lakeplan.values.units import number_of
 from lakeplan.values.urls import (
     BUCKET_SCHEMES,
     BadUrl,
@@ -536,7 +537,7 @@ class LakeFSMetadata:
             reason = f"returned status {response.status_code} or incomplete data"
         except (TooSlow, limits.TooLarge) as error:
             self._local.session, self._presign = None, False
-            reason = f"sent too much or too slowly: {error}"
+            reason = f"sent too much data, or sent it too slowly: {error}"
         except (requests.ConnectionError, requests.Timeout) as error:
             self._presign = False
             reason = f"cannot be reached ({type(error).__name__})"
@@ -583,7 +584,7 @@ def _complete(response: requests.Response) -> bool:
     announced = response.headers.get("Content-Length", "")
     if not announced.isdecimal() or response.headers.get("Content-Encoding"):
         return True
-    return len(response.content) == limits.number_of(announced)
+    return len(response.content) == number_of(announced)
 
 
 def _fetch(session: requests.Session, url: str, timeouts: Timeouts) -> requests.Response:

@@ -44,6 +44,7 @@ from lakeplan.simulation.inputs import iso
 from lakeplan.simulation.runners import Kind, WorkItem
 from lakeplan.stores.open import ColumnReader, NamespaceReader, StoredColumns
 from lakeplan.values.repository import StoredObject, batches
+from lakeplan.values.units import number_of
 from lakeplan.values.urls import BadUrl, parse_bucket_url, shown_url
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def read_inventory_manifest(data: bytes, *, name: str) -> Manifest:
         if destination is None:
             raise ValueError("destinationBucket is not the ARN of a bucket")
         created = _text(document, "creationTimestamp")
-        if limits.number_of(created) is None or len(created) > 14:
+        if number_of(created) is None or len(created) > 14:
             raise ValueError("creationTimestamp is not a timestamp")
         files = tuple(_file(item) for item in document.get("files") or ())
         if len({file.key for file in files}) != len(files):

@@ -53,6 +53,7 @@ from lakeplan.stores.shared import (
 from lakeplan.values.progress import in_parallel
 from lakeplan.values.repository import StoredObject, batches
 from lakeplan.values.sweep import Deletion, StoreFacts, Versions
+from lakeplan.values.units import number_of
 
 BLOCK = 16 << 20
 MOST_BLOCKS = 50_000
@@ -270,7 +271,7 @@ class AzureDeleter(BatchDeleter, AzurePlace):
         if len(parts) != len(numbers) or (len(parts) != len(keys) and None in numbers):
             raise self._refused(parts)
         for place, (number, part) in enumerate(zip(numbers, parts, strict=True)):
-            index = place if number is None else limits.number_of(number)
+            index = place if number is None else number_of(number)
             if index is not None and index < len(keys):
                 yield index, self._answer(keys[index], part)
 

@@ -34,6 +34,7 @@ from lakeplan.stores.open import NO_ACCESS, Access, GcsLocation, Remnants, Versi
 from lakeplan.stores.shared import RecordPlace, find_in_pages
 from lakeplan.values.repository import StoredObject
 from lakeplan.values.simulation import Amount
+from lakeplan.values.units import number_of
 from lakeplan.values.urls import parse_web_url
 
 GOOGLE = "https://storage.googleapis.com"
@@ -221,7 +222,7 @@ def stored_object(item: Mapping[str, Any], base: str) -> StoredObject:
     """Return an object. ``e_tag`` is its generation, which identifies its bytes. The time is that of the last
     change, also of metadata, so that an object never seems older than it is. Raises ValueError, KeyError."""
     name, size, generation = str(item["name"]), item.get("size", "0"), item["generation"]
-    if limits.number_of(size) is None or not limits.number_of(generation):
+    if number_of(size) is None or not number_of(generation):
         raise ValueError("a size or generation that is not a number")
     return StoredObject(name[len(base) :], int(size), microseconds(item["updated"]), generation)
 

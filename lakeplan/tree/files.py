@@ -14,7 +14,6 @@ from lakeplan.limits import TooLarge
 from lakeplan.tree.yaml import Node, NodeCount, NodePath, Problems, parse_yaml
 from lakeplan.values.desired import Source
 from lakeplan.values.local import OutsideFolder, inside, read_file
-from lakeplan.values.urls import BadUrl, parse_folder_url, parse_local_url, storage_of
 
 ROOT_FILE = "lakeplan.yaml"
 _NOT_OURS = frozenset({".git", ".lakeplan"})
@@ -226,29 +225,4 @@ def _why_outside(path: str, *, allow_up: bool) -> str | None:
         return f"{path!r} is an absolute path; write a path relative to this file, inside the tree"
     if not allow_up and ".." in path.split("/"):
         return f"{path!r} may point outside the tree; .. is not allowed here"
-    return None
-
-
-_FILE = "file://"
-
-
-def relative_folder(url: str) -> str | None:
-    """Return ``x`` of ``file://x``, which is a folder of the tree, or None for any other URL."""
-    if url[: len(_FILE)].lower() != _FILE or url[len(_FILE) :].startswith(("/", "localhost/")):
-        return None
-    return url[len(_FILE) :]
-
-
-def why_no_state(url: str) -> str | None:
-    """Return what is wrong with the URL of a state, without repeating it, or None if it is valid."""
-    relative = relative_folder(url)
-    try:
-        if relative is not None:
-            parse_local_url(f"local://{relative}")
-        elif (kind := storage_of(url)) is not None and kind.holds_documents:
-            kind.check_url(url)
-        else:
-            parse_folder_url(url)
-    except BadUrl as error:
-        return str(error)
     return None

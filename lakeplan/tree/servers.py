@@ -30,7 +30,15 @@ from lakeplan.values.desired import (
 )
 from lakeplan.values.notify import Channel, ChannelKind, Event, NotifyConfig
 from lakeplan.values.units import parse_cron, parse_duration
-from lakeplan.values.urls import STORAGES, BadUrl, parse_bucket_url, parse_web_url
+from lakeplan.values.urls import (
+    STORAGES,
+    BadUrl,
+    parse_bucket_url,
+    parse_folder_url,
+    parse_local_url,
+    parse_web_url,
+    storage_of,
+)
 
 Engine = Literal["server", "lakeplan", "none"]
 WITH_INVENTORY = frozenset(kind.name for kind in STORAGES if kind.has_inventory)
@@ -426,3 +434,28 @@ def parse_price(value: float | str) -> tuple[float, str]:
             " or 0.023 USD"
         )
     return float(match.group(1)), match.group(2) or ""
+
+
+_FILE = "file://"
+
+
+def relative_folder(url: str) -> str | None:
+    """Return ``x`` of ``file://x``, which is a folder of the tree, or None for any other URL."""
+    if url[: len(_FILE)].lower() != _FILE or url[len(_FILE) :].startswith(("/", "localhost/")):
+        return None
+    return url[len(_FILE) :]
+
+
+def why_no_state(url: str) -> str | None:
+    """Return what is wrong with the URL of a state, without repeating it, or None if it is valid."""
+    relative = relative_folder(url)
+    try:
+        if relative is not None:
+            parse_local_url(f"local://{relative}")
+        elif (kind := storage_of(url)) is not None and kind.holds_documents:
+            kind.check_url(url)
+        else:
+            parse_folder_url(url)
+    except BadUrl as error:
+        return str(error)
+    return None

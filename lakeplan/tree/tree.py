@@ -32,7 +32,7 @@ from lakeplan.tree.crosscheck import (
     read_overrides,
     too_many_values,
 )
-from lakeplan.tree.files import ROOT_FILE, TreeFiles, relative_folder, why_no_state
+from lakeplan.tree.files import ROOT_FILE, TreeFiles
 from lakeplan.tree.layers import (
     SET,
     Directory,
@@ -53,6 +53,8 @@ from lakeplan.tree.servers import (
     read_notify,
     read_places,
     read_safety,
+    relative_folder,
+    why_no_state,
 )
 from lakeplan.tree.structure import check_structure, listed, suggestion
 from lakeplan.tree.yaml import (

@@ -238,3 +238,8 @@ def _plural(noun: str) -> str:
     if noun.endswith("y") and not noun.endswith(("ay", "ey", "oy")):
         return noun[:-1] + "ies"
     return noun + ("es" if noun.endswith(("ch", "x")) else "s")
+
+
+def number_of(text: str) -> int | None:
+    """The number in a text of at most 18 decimal digits, or None. (``int`` raises ValueError for many.)"""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None

@@ -390,7 +390,7 @@ STORAGES = (
         "local",
         ("local",),
         UrlForm.SERVER,
-        refusal=("a local:// URL names a folder inside a lakeFS server", _IN_A_SERVER),
+        refusal=("a local:// URL refers to a folder inside a lakeFS server", _IN_A_SERVER),
     ),
     StorageKind("folder", ("file",), UrlForm.FOLDER, in_tree=False),
     StorageKind(
@@ -412,7 +412,7 @@ STORAGES = (
         ("mem",),
         UrlForm.SERVER,
         in_tree=False,
-        refusal=("a mem:// URL names data inside a lakeFS server", _IN_A_SERVER),
+        refusal=("a mem:// URL refers to data inside a lakeFS server", _IN_A_SERVER),
     ),
 )
 BY_SCHEME: Mapping[str, StorageKind] = {scheme: kind for kind in STORAGES for scheme in kind.schemes}
