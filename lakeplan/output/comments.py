@@ -23,6 +23,7 @@ from lakeplan.output.text import (
     Money,
     code,
     count,
+    cut_lines,
     folded,
     length,
     moment,
@@ -472,18 +473,6 @@ def _circumstances(document: Json) -> str:
     """Return when and how the plan was made, as on a terminal but without ``--read-only``."""
     parts = circumstances({**document, "read_only": False}, code, _SCOPES)
     return f"\n<sub>{', '.join(parts)}, plan {code(document['digest'][:12])}.</sub>\n"
-
-
-def cut_lines(text: str, room: int) -> str:
-    """Return the first lines that fit, and a note that there are more. This is the last resort."""
-    kept, used = [], 0
-    note = "\n**Shortened to fit the comment.** The plan file has everything.\n"
-    for line in text.splitlines(keepends=True):
-        used += length(line)
-        if used > room - length(note):
-            break
-        kept.append(line)
-    return "".join(kept) + note
 
 
 def not_applied(reason: str, hint: str, tree: str) -> str:

@@ -519,3 +519,15 @@ def _reference(character: str) -> str:
 
 def _no_link(text: str) -> str:
     return text.replace("://", "&#58;//").replace("www.", "www&#46;").replace("WWW.", "WWW&#46;")
+
+
+def cut_lines(text: str, room: int) -> str:
+    """Return the first lines that fit, and a note that there are more. This is the last resort."""
+    kept, used = [], 0
+    note = "\n**Shortened to fit the comment.** The plan file has everything.\n"
+    for line in text.splitlines(keepends=True):
+        used += length(line)
+        if used > room - length(note):
+            break
+        kept.append(line)
+    return "".join(kept) + note
