@@ -40,6 +40,7 @@ from lakeplan.plan.attempts import Job, RulesAttempt
 from lakeplan.plan.pins import PinInspection, PinOptions, inspect_pins
 from lakeplan.retention.graph import CommitGraph
 from lakeplan.review.claims import check_claims
+from lakeplan.review.history import check_newest
 from lakeplan.review.run import PINS, Applied, Outcome, PinSync, WritableServer, read_back
 from lakeplan.review.selection import read_all_refs
 from lakeplan.values.branches import LiveBranch
@@ -301,6 +302,8 @@ class PinnedRulesAttempt(RulesAttempt):
                 hint="Run `lakeplan plan` again. No retention of this repository was shortened.",
             )
         if self._retiring:
+            if self._pins.config_hash is not None:  # an apply has the newest tree
+                check_newest(self.state, self.run, self.repository.key)
             self._confirm_retired(history)
 
     def _confirm_retired(self, history: History) -> None:

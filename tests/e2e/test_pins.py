@@ -9,6 +9,7 @@ import pytest
 from lakeplan.errors import PermissionDenied
 from lakeplan.lakefs.writers import LakeFSBranchWriter
 from lakeplan.plan import pin_sync
+from lakeplan.plan.pin_attempts import PinnedRulesAttempt
 from lakeplan.sandbox import state
 from tests.e2e.test_sweep import Site
 from tests.sandboxes import start_sandbox
@@ -334,6 +335,22 @@ class DescribeSync:
         world.api.tag(REPOSITORY, "v0", commits[0])
         assert list(self.synced(world).values()) == ["1 pin created"]
         assert set(hidden(world)) == {pinned, pin_of(commits[0])}
+
+    def it_deletes_no_pin_that_a_newer_tree_needs(self, world, pinned, commits, monkeypatch):
+        world.override("tag-loss", "expired-objects")
+        world.api.tag(REPOSITORY, "w1", commits[1])
+        world.api.call("DELETE", f"{PATH}/tags/v1")
+        retire = PinnedRulesAttempt._retire
+
+        def apply_meanwhile(*arguments):
+            tree(world, '{tags: ["v*", "w*"]}')
+            assert world.lakeplan("apply", "--auto-approve").code == 0
+            retire(*arguments)
+
+        monkeypatch.setattr(PinnedRulesAttempt, "_retire", apply_meanwhile)
+        (message,) = self.synced(world, code=5).values()
+        assert "has applied a newer version of the tree" in message
+        assert hidden(world) == {pinned: commits[1]}
 
     def it_is_refused_by_limits_of_the_whole_plan_where_pins_are_deleted(self, world, commits):
         """Each repository stays below the limit, both together exceed it."""
