@@ -233,4 +233,4 @@ def it_draws_no_history_that_takes_minutes(tmp_path: Path) -> None:
     )
     with at_most_cpu_seconds(10), pytest.raises(ConfigError) as caught:
         read_tests([tmp_path / "long.yaml"], tmp_path)
-    assert "draw fewer commits" in caught.value.problems[0]
+    assert "use fewer commits" in caught.value.problems[0]
