@@ -53,5 +53,5 @@ def it_judges_commits_without_spark_and_writes_tables(tmp_path: Path) -> None:
 def it_refuses_what_the_command_refuses(tmp_path: Path, options: Any, compare: GcRules | None) -> None:
     history = History([Snapshot("one", 90, (), (entry("a", "data/x/1"),))], {"main": "one"})
     url = write_namespace(tmp_path, history)
-    with pytest.raises(UsageError, match=r"must not be negative|impossible GC rules"):
+    with pytest.raises(UsageError, match=r"must not be negative|invalid GC rules"):
         simulate(url, GcRules(7), as_of=NOW, compare=compare, options=SimulateOptions(True, **options))
