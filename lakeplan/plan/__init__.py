@@ -6,9 +6,9 @@ __all__ = [
     "documents",
     "drift",
     "drift_compare",
-    "drift_write",
     "gather",
     "page",
     "pin_sync",
     "planning",
+    "tree_edits",
 ]

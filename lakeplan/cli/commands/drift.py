@@ -24,9 +24,9 @@ from lakeplan.plan.apply import exit_code_of as apply_exit_code
 from lakeplan.plan.apply import report_document
 from lakeplan.plan.drift import DriftPorts, DriftReport, drift_document, find_drift
 from lakeplan.plan.drift_compare import DriftClass, HeadPorts
-from lakeplan.plan.drift_write import DriftWritten, write_drift
 from lakeplan.plan.pin_sync import SyncOptions, sync_pins
 from lakeplan.plan.planning import Ports
+from lakeplan.plan.tree_edits import DriftWritten, write_drift
 from lakeplan.review.run import ApplyPorts, Run
 from lakeplan.review.selection import check_server
 from lakeplan.stores.open import StateWriter

@@ -21,8 +21,8 @@ from lakeplan.cli.process import now_utc, parse_time
 from lakeplan.cli.wiring import Opening, SessionOptions
 from lakeplan.errors import ExitCode
 from lakeplan.output.operations import render_history, render_run
-from lakeplan.plan.drift_write import TreeEdit, checked, disagreements, edits_needed, replaced_steps
 from lakeplan.plan.planning import PlanOptions
+from lakeplan.plan.tree_edits import TreeEdit, checked, disagreements, edits_needed, replaced_steps
 from lakeplan.review import history as records
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import known_repositories
