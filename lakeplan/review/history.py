@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, Literal, TypedDict
 
 from lakeplan.errors import FormatError, LakeplanError, StalePlan, UsageError
+from lakeplan.review.ceiling import CLOCK_SKEW
 from lakeplan.review.differences import diff_rules, diff_setting
 from lakeplan.review.run import Run
 from lakeplan.stores.open import StateReader
@@ -16,6 +19,7 @@ from lakeplan.values import records
 from lakeplan.values.desired import SettingItem, SettingKind, item_body, items_from_body
 from lakeplan.values.documents import decode, encode
 from lakeplan.values.plan import NOT_IN_DOCUMENT
+from lakeplan.values.progress import in_parallel
 from lakeplan.values.rules import ActionName, GcRules, RulesBody, rules_from_body
 
 HISTORY_FORMAT: Final = "lakeplan.history/v1"
@@ -194,7 +198,9 @@ def runs_since(state: StateReader, moment: datetime) -> list[RunSince]:
     return runs
 
 
-MOST_RUNS = 1_000
+MOST_RUNS = 10_000
+_AT_ONCE = 16
+"""Records that are read at the same time, because an inspection before a deletion must not take long."""
 
 
 def check_newest(state: StateReader, run: Run, where: str) -> None:
@@ -202,7 +208,10 @@ def check_newest(state: StateReader, run: Run, where: str) -> None:
     after another run with the run's version. The run would not know what it added, such as holds."""
     newer: RunRecord | None = None
     damaged: list[str] = []
-    for one in islice(each_run(state, ALL, damaged), MOST_RUNS):
+    for run_id, one in _without_repeats(islice(_read_ahead(state, run), MOST_RUNS)):
+        if one is None:
+            damaged.append(f"{_PREFIX}{run_id}.json")
+            continue
         if one.tree_name != run.tree_name or one.tree_digest is None:
             continue
         is_same = one.tree_digest == run.tree_digest or (
@@ -226,6 +235,44 @@ def check_newest(state: StateReader, run: Run, where: str) -> None:
             where=where,
             hint="Apply the newest tree, or move the record elsewhere. Then run the command again.",
         )
+
+
+def _read_ahead(state: StateReader, run: Run) -> Iterator[tuple[str, RunRecord | None]]:
+    """Yield the ids and records of runs, newest first, without steps, or None for a damaged record. Those
+    that have ended are read once, because ``run`` checks them before each of its deletions."""
+
+    def read(run_id: str) -> RunRecord | None:
+        with suppress(LakeplanError):
+            return replace(_read(state, run_id), steps=())
+        return None
+
+    ids = _run_ids(state)[::-1]
+    for at in range(0, len(ids), _AT_ONCE):
+        some = ids[at : at + _AT_ONCE]
+        unread = [run_id for run_id in some if run_id not in run.ended]
+        new = dict(zip(unread, in_parallel(read, unread, _AT_ONCE) if unread else (), strict=True))
+        run.ended.update({run_id: one for run_id, one in new.items() if one and one.finished_at})
+        yield from ((run_id, new[run_id] if run_id in new else run.ended[run_id]) for run_id in some)
+
+
+def _without_repeats(
+    runs: Iterator[tuple[str, RunRecord | None]],
+) -> Iterator[tuple[str, RunRecord | None]]:
+    """Omit each apply of a plan that an earlier run has applied: an old job that runs again, and has nothing
+    left to write, does not make its tree the newest."""
+    ahead = deque[tuple[str, RunRecord | None]]()
+    while found := ahead.popleft() if ahead else next(runs, None):
+        run_id, one = found
+        if one is not None and one.kind == "apply" and one.plan_digest and one.plan_as_of:
+            planned = one.plan_as_of - CLOCK_SKEW
+            while not ahead or (began_at(ahead[-1][0]) or planned) >= planned:
+                if (older := next(runs, None)) is None:
+                    break
+                ahead.append(older)
+            applies = (run for _, run in ahead if run and run.kind == "apply" and not run.end)
+            if any(run.plan_digest == one.plan_digest for run in applies):
+                continue
+        yield run_id, one
 
 
 def find_run(state: StateReader, name: str) -> RunRecord:

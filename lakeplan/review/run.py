@@ -113,6 +113,8 @@ class Run:
     command: str = "apply"
     """The name of a run that writes rules in the history."""
     tree_name: str = ""
+    ended: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The records of ended runs that ``check_newest`` has read, by run id."""
 
 
 def merged_later(ci: Mapping[str, str], other: Mapping[str, str]) -> bool:

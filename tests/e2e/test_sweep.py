@@ -662,6 +662,25 @@ class DescribeANewerTree:
         result = world.lakeplan(("sweep", "run"), mark_id)
         assert "a newer version of the tree" not in result.err
 
+    def it_stops_a_sweep_with_the_older_tree_although_its_apply_job_has_run_again(
+        self, make_site: Any
+    ) -> None:
+        site = make_site(NOW)
+        world, before = site.world, site.data()
+        plan = world.plan_file()  # has nothing to write
+        assert world.lakeplan("apply", plan).code == 0
+        mark_id = site.mark()["mark_id"]
+        assert world.lakeplan(("sweep", "approve"), mark_id, "--reason", "a test").code == 0
+        root = world.tree / "lakeplan.yaml"
+        checkout = root.read_text()
+        root.write_text(checkout.replace("sweep: {", "holds: [{branch: main, reason: a case}], sweep: {"))
+        assert world.lakeplan("apply", world.plan_file()).code == 0
+        root.write_text(checkout)
+        assert world.lakeplan("apply", plan).code == 0
+        result = world.lakeplan(("sweep", "run"), mark_id)
+        assert (result.code, "a newer version of the tree" in result.err) == (5, True), result.err
+        assert site.data() == before
+
     def it_stops_a_sweep_that_is_running(self, make_site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         site = make_site(NOW)
         world, before = site.world, site.data()
