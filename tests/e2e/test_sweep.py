@@ -680,6 +680,13 @@ class DescribeANewerTree:
         result = world.lakeplan(("sweep", "run"), mark_id)
         assert (result.code, "a newer version of the tree" in result.err) == (5, True), result.err
         assert site.data() == before
+        assert world.lakeplan("apply", "--auto-approve").code == 0  # a revert, which has nothing to write
+        newest = max((world.tree / ".lakeplan/history").iterdir())
+        newest.with_stem(f"{newest.stem}-later").write_bytes(b"{")
+        result = world.lakeplan(("sweep", "run"), mark_id)
+        assert (result.code, "is damaged" in result.err) == (5, True), result.err
+        assert world.lakeplan("apply", "--auto-approve").code == 0
+        assert world.lakeplan(("sweep", "run"), mark_id).code == 0
 
     def it_stops_a_sweep_that_is_running(self, make_site: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         site = make_site(NOW)

@@ -25,7 +25,7 @@ from lakeplan.cli.outputs import Output, Outputs, with_costs
 from lakeplan.cli.process import check_lasting_state, new_mark_id, new_run_id, now_utc, stopping, this_run
 from lakeplan.cli.sweeping import sweep_ports
 from lakeplan.cli.wiring import SelectionOptions, Session, SessionOptions
-from lakeplan.errors import ExitCode, LakeplanError, UsageError
+from lakeplan.errors import ExitCode, LakeplanError, StalePlan, UsageError
 from lakeplan.formats.namespace import XidSource
 from lakeplan.output.occasions import apply_failed, apply_stopped, marks_waiting, plan_refused, sweeps_ended
 from lakeplan.output.plan import render_apply
@@ -46,7 +46,7 @@ from lakeplan.plan.planning import PlanOptions, Ports, SimulateMode, make_plan
 from lakeplan.review.base import GuardedTree
 from lakeplan.review.claims import claim_all
 from lakeplan.review.gates import GateOverrides
-from lakeplan.review.history import RunFilter, list_runs
+from lakeplan.review.history import RunFilter, check_newest, list_runs
 from lakeplan.review.run import NOT_BEGUN, ApplyPorts, ApplyReport, Run, close_journal, open_journal
 from lakeplan.review.selection import Selection
 from lakeplan.state.store import RunJournal, known_repositories
@@ -409,7 +409,12 @@ class ApplyFlow:
             say(stderr(no_color=self.outputs.no_color), text)
 
     def _is_new_tree(self) -> bool:
-        """Whether there was no apply yet, or the last one had other files of the tree."""
+        """Whether there was no apply yet, the last one had other files of the tree, or commands that delete
+        would not take this tree for the newest."""
+        try:
+            check_newest(self.session.state(), self.run, "")
+        except StalePlan:
+            return True
         own = RunFilter(kinds=frozenset({"apply"}), tree=self.run.tree_name)
         last = list_runs(self.session.state(), own, limit=1).runs
         return [run.tree_digest for run in last] != [self.run.tree_digest]
