@@ -255,14 +255,15 @@ class TreeReader:
             items = node.items if isinstance(node, ListNode) else ()
             patterns = [(text_of(item) or "", item.source, ("include", n)) for n, item in enumerate(items)]
         for pattern, at, path in patterns:
-            wider = _SIMILAR if pattern == DEFAULT_INCLUDE else pattern
+            # A change may correct the names and links in its base.
+            wider = _SIMILAR if pattern == DEFAULT_INCLUDE and not self._is_base else pattern
             files = self._files.expand(wider, at, path) if wider else []
             if pattern == DEFAULT_INCLUDE:
                 similar, files = files, [file for file in files if file.endswith(".yaml")]
             for file in files:
                 places.setdefault(file, (at, path))
         rules = self._named_rules_files([ROOT_FILE, *places])
-        for file in [] if self._is_base else similar:  # the change may correct this
+        for file in similar:
             if file not in rules and file not in places and file.lower().endswith((".yaml", ".yml")):
                 text = "the file is not part of the tree, because its name does not end with .yaml; rename it"
                 self._problems.add(Source(file, 1, 1), (), text)

@@ -178,7 +178,8 @@ def it_reads_a_base_with_files_that_it_ignores(tree: Any) -> None:
     """So that a change can correct it."""
     tree.write("", "  data-a: {}", {"repositories/b.yml": "", "more/c.yaml": ""})
     (tree.folder / "repositories" / "more").symlink_to("../more")
+    (tree.folder / "repositories" / "c.yml").symlink_to("/outside.yml")
     with pytest.raises(TreeError) as found:
         load_tree(tree.folder, {})
-    assert len(found.value.problems) == 2
+    assert len(found.value.problems) == 3
     assert load_tree(tree.folder, {}, is_base=True).files == ("lakeplan.yaml", "repositories/a.yaml")
