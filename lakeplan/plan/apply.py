@@ -18,7 +18,7 @@ from lakeplan.review import ceiling
 from lakeplan.review.base import not_run, unjudged
 from lakeplan.review.differences import action_of
 from lakeplan.review.gates import GateOverrides, one_by_one, plan_gates
-from lakeplan.review.history import RunFilter, RunRecord, RunSince, each_run, runs_since
+from lakeplan.review.history import RunFilter, RunRecord, RunSince, each_run, find_run, runs_since
 from lakeplan.review.run import ApplyPorts, ApplyReport, Outcome, PinSync, Run, merged_later
 from lakeplan.review.selection import Selection
 from lakeplan.review.strictness import held_to
@@ -162,7 +162,7 @@ def apply_plan(
         )
     concerned = reviewed.repositories if options.sweep else _not_done(steps, live)
     replayed = _replayed(reviewed, concerned, options, ports.state, plan_digest, run)
-    if problems := [*replayed, *(() if options.force else _undone(reviewed, live, ports.state))]:
+    if problems := [*replayed, *(() if options.force else _undone(reviewed, live, ports.state, run))]:
         raise _stale_plan(problems)
     live = replace(live, allowed=tuple(sorted(options.allowed)))
     ports = replace(ports, pins=_pins(reviewed, live, tree))
@@ -391,10 +391,11 @@ def _replayed(
     return problems
 
 
-def _undone(reviewed: Plan, live: Plan, state: StateReader) -> Iterator[str]:
+def _undone(reviewed: Plan, live: Plan, state: StateReader, own: Run) -> Iterator[str]:
     """Yield the repositories that agreed with the tree at the review, and that an apply of another version of
     the tree has changed since. A revert that was planned before the reverted change was applied has nothing
-    to write, but must not look as if it had taken effect."""
+    to write, but must not look as if it had taken effect. A pull request that was merged before the change
+    does not revert it."""
     again = {r.key: r for r in live.repositories if r.failure is None}
     for key, then in {r.key: r for r in reviewed.repositories if not r.writes and r.key in again}.items():
         now = again[key]
@@ -407,7 +408,15 @@ def _undone(reviewed: Plan, live: Plan, state: StateReader) -> Iterator[str]:
                 moment_in(record["at"]) > reviewed.as_of
             ):
                 run_id = record["run_id"]
-                yield f"{key}: the plan writes nothing, but since then, run {run_id} has changed the rules"
+                why = f"the plan writes nothing, but since then, run {run_id} has changed the rules"
+                if not _is_of_later_merge(run_id, state, own):
+                    yield f"{key}: {why}"
+
+
+def _is_of_later_merge(run_id: str, state: StateReader, own: Run) -> bool:
+    with suppress(LakeplanError):  # unknown
+        return merged_later(find_run(state, run_id).ci, own.ci)
+    return False
 
 
 def _before(moment: datetime, state: StateReader, tree: str = "") -> Iterator[RunRecord]:

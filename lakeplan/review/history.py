@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypedDict
 from lakeplan.errors import FormatError, LakeplanError, StalePlan, UsageError
 from lakeplan.review.ceiling import CLOCK_SKEW
 from lakeplan.review.differences import diff_rules, diff_setting
-from lakeplan.review.run import Run
+from lakeplan.review.run import Run, merged_later
 from lakeplan.stores.open import StateReader
 from lakeplan.values import records
 from lakeplan.values.desired import SettingItem, SettingKind, item_body, items_from_body
@@ -258,8 +258,8 @@ def _read_ahead(state: StateReader, run: Run) -> Iterator[tuple[str, RunRecord |
 def _without_repeats(
     runs: Iterator[tuple[str, RunRecord | None]],
 ) -> Iterator[tuple[str, RunRecord | None]]:
-    """Omit each apply of a plan that an earlier run has applied: an old job that runs again, and has nothing
-    left to write, does not make its tree the newest."""
+    """Omit each apply of a plan that an earlier run has applied, and each of a pull request that was merged
+    before that of an earlier run: an old job that runs again or late does not make its tree the newest."""
     ahead = deque[tuple[str, RunRecord | None]]()
     while found := ahead.popleft() if ahead else next(runs, None):
         run_id, one = found
@@ -270,7 +270,7 @@ def _without_repeats(
                     break
                 ahead.append(older)
             applies = (run for _, run in ahead if run and run.kind == "apply" and not run.end)
-            if any(run.plan_digest == one.plan_digest for run in applies):
+            if any(r.plan_digest == one.plan_digest or merged_later(r.ci, one.ci) for r in applies):
                 continue
         yield run_id, one
 

@@ -509,3 +509,31 @@ def it_refuses_a_job_that_first_runs_after_the_job_of_a_revert_that_was_merged_l
     result = world.lakeplan("apply", plan)
     assert result.code == code, result.out + result.err
     assert world.api.rules("analytics") == {"*": 30 if code else 14}
+
+
+@pytest.mark.parametrize(
+    ("merged", "code"),
+    [("2026-03-31T13:00:00Z", 0), ("", 5), ("2026-03-31T15:00:00Z", 5)],
+    ids=["merged before", "unknown", "merged later"],
+)
+def it_applies_a_late_job_that_concerns_other_repositories_than_the_job_of_a_later_merge(
+    world, merged, code, monkeypatch
+):
+    for name in ("analytics", "events"):
+        world.api.repository(name)
+        world.api.set_rules(name, 30)
+        world.rules(name, 30)
+    assert world.lakeplan("apply", "--auto-approve").code == 0
+    world.rules("analytics", 40)
+    plan = world.plan_file()
+    world.rules("analytics", 30)
+    world.rules("events", 40)
+    later = world.plan_file("later.json")
+    world.rules("analytics", 40)
+    monkeypatch.setenv("LAKEPLAN_MERGED_AT", "2026-03-31T14:00:00+00:00")
+    assert world.lakeplan("apply", later).code == 0
+    world.rules("events", 30)
+    monkeypatch.setenv("LAKEPLAN_MERGED_AT", merged)
+    result = world.lakeplan("apply", plan)
+    assert result.code == code, result.out + result.err
+    assert world.api.rules("analytics") == {"*": 30 if code else 40}
