@@ -87,7 +87,7 @@ FORMATS = (
         {
             "plan": "annotations:render_junit_plan",
             "problems": "annotations:render_junit_problems",
-            "test": "show:render_tests_junit",
+            "test": "explain:render_tests_junit",
         },
     ),
     Format(

@@ -11,9 +11,9 @@ from typing import Any
 from unittest import mock
 
 from lakeplan.branches import notices, recall, survey
+from lakeplan.formats import namespace
 from lakeplan.lakefs import transport
 from lakeplan.plan import attempts
-from lakeplan.simulation import observing
 from lakeplan.state.clocks import Clocks
 from lakeplan.sweep import deleting, inspection, observed_rules, purge, service
 from lakeplan.sweep import run as sweep_run
@@ -93,7 +93,7 @@ FIXES: Mapping[str, Fix] = {
     "lost answers are read back": Fix("A14", _patch(attempts, "may_have_acted", lambda error: False)),
     "what keeps is fresh": Fix("A15", _patch(survey.Keeping, "is_fresh", lambda self: self._snapshot)),
     "addresses mean what servers make of them": Fix(
-        "A16", _patch(observing, "possible_keys", lambda address, folders: [])
+        "A16", _patch(namespace, "possible_keys", lambda address, folders: [])
     ),
     "objects are as marked": Fix("A17", _patch(deleting._Part, "_saves", _as_marked)),
 }

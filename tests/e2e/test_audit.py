@@ -194,7 +194,7 @@ def it_stops_in_order_and_reports_what_it_has(audit: Audit, monkeypatch: pytest.
 def it_reads_no_folder_of_this_machine_that_a_server_names(tmp_path: Path, form: str) -> None:
     (tmp_path / "data").mkdir()
     repository = Repository("one", form.format(tmp_path), "main")
-    assert "that is a folder on this machine" in str(open_store(repository, Storage()))
+    assert "does not open folders that a server" in str(open_store(repository, Storage()))
 
 
 def it_writes_its_page_to_standard_output_for_a_dash(audit: Audit, tmp_path: Path, monkeypatch) -> None:

@@ -166,9 +166,7 @@ def it_says_how_to_get_java(ready, monkeypatch):
     assert result.code == 0
     said = " ".join(result.out.split())
     assert "warn Java and Spark start Java is missing" in said
-    assert (
-        "hint: Only Spark needs Java: `--runner spark`, `--master`, and simulations of more than 20" in said
-    )
+    assert "Only Spark needs Java: `--runner spark`, `--master`, and simulations of more than 20" in said
 
 
 @pytest.mark.parametrize(
