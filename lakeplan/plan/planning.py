@@ -40,6 +40,7 @@ from lakeplan.retention.patterns import matches
 from lakeplan.review import gates
 from lakeplan.review.claims import check_claims
 from lakeplan.review.selection import RefsReader, Selection, failure_of, lost_globs, read_all_refs
+from lakeplan.review.strictness import guard_of
 from lakeplan.simulation.requests import ImpactRequest, Simulator, simulate
 from lakeplan.stores.open import StateReader
 from lakeplan.tree.tree import DesiredTree
@@ -344,6 +345,7 @@ class _Planner:
                 for server in lost
             ),
             targets=options.selection.targets,
+            sweep_guards={d.key: guard for d, _ in wanted if (guard := guard_of(d, d)) is not None},
             unmanaged=unmanaged,
             simulate=options.simulate,
             read_only=options.read_only,

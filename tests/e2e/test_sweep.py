@@ -819,12 +819,25 @@ class DescribeApplyWithSweep:
         site = make_site("{settle: 0s, margin: 0s, automatic: true}")
         root, before = site.world.tree / "lakeplan.yaml", site.data()
         checkout = root.read_text()
-        root.write_text(checkout.replace("sweep: {", "holds: [{branch: main, reason: a case}], sweep: {"))
+        site.world.api.tag("lake", "v1", site.old)
+        root.write_text(checkout.replace("sweep: {", "holds: [{tag: v1, reason: a case}], sweep: {"))
         plan = site.world.plan_file("backlog.json", "--simulate", "all", "--backlog")
         root.write_text(checkout)
         result = site.world.lakeplan("apply", plan, "--sweep")
         assert (result.code, "awaiting approval" in result.out) == (0, True), result.out + result.err
         assert site.data() == before
+
+    def it_keeps_what_the_tags_of_the_planned_tree_protect(self, make_site: Any) -> None:
+        site = make_site("{settle: 0s, margin: 0s, automatic: true}")
+        site.world.api.tag("lake", "v1", site.old)
+        root, before = site.world.tree / "lakeplan.yaml", site.data()
+        checkout = root.read_text().replace("safety: {", "safety: {protected_tags: ['x*'], ")
+        root.write_text(checkout.replace("'x*'", "'v*'"))
+        plan = site.world.plan_file("backlog.json", "--simulate", "all", "--backlog")
+        root.write_text(checkout)  # older than the plan
+        result = site.world.lakeplan("apply", plan, "--sweep")
+        assert result.code == 0, result.out + result.err
+        assert len(before - site.data()) == 1
 
     def it_sweeps_after_a_job_that_still_had_the_tree_of_before_the_plan(self, make_site: Any) -> None:
         site = make_site("{settle: 0s, margin: 0s, automatic: true}")
