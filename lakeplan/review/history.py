@@ -258,8 +258,9 @@ def _read_ahead(state: StateReader, run: Run) -> Iterator[tuple[str, RunRecord |
 def _without_repeats(
     runs: Iterator[tuple[str, RunRecord | None]],
 ) -> Iterator[tuple[str, RunRecord | None]]:
-    """Omit each apply of a plan that an earlier run has applied, and each of a pull request that was merged
-    before that of an earlier run: an old job that runs again or late does not make its tree the newest."""
+    """Omit each apply of a plan that an earlier run with the same tree has applied, and each of a pull
+    request that was merged before that of an earlier run: an old job that runs again or late does not make
+    its tree the newest."""
     ahead = deque[tuple[str, RunRecord | None]]()
     while found := ahead.popleft() if ahead else next(runs, None):
         run_id, one = found
@@ -269,8 +270,11 @@ def _without_repeats(
                 if (older := next(runs, None)) is None:
                     break
                 ahead.append(older)
-            applies = (run for _, run in ahead if run and run.kind == "apply" and not run.end)
-            if any(r.plan_digest == one.plan_digest or merged_later(r.ci, one.ci) for r in applies):
+            applies = (
+                r for _, r in ahead if r and r.kind == "apply" and not r.end and r.tree_name == one.tree_name
+            )
+            plan = (one.plan_digest, one.tree_digest)
+            if any((r.plan_digest, r.tree_digest) == plan or merged_later(r.ci, one.ci) for r in applies):
                 continue
         yield run_id, one
 

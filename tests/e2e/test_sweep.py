@@ -674,7 +674,7 @@ class DescribeANewerTree:
         root = world.tree / "lakeplan.yaml"
         checkout = root.read_text()
         root.write_text(checkout.replace("sweep: {", "holds: [{branch: main, reason: a case}], sweep: {"))
-        assert world.lakeplan("apply", world.plan_file()).code == 0
+        assert world.lakeplan("apply", world.plan_file("newer.json")).code == 0
         root.write_text(checkout)
         assert world.lakeplan("apply", plan).code == 0
         result = world.lakeplan(("sweep", "run"), mark_id)

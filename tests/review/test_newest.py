@@ -36,9 +36,9 @@ def planned(second: int, digest: str, **more: str | None) -> tuple[str, Run, dic
     )
 
 
-def merged(second: int, digest: str, hour: int) -> tuple[str, Run, dict[str, str | None]]:
+def merged(second: int, digest: str, hour: int, name: str = "") -> tuple[str, Run, dict[str, str | None]]:
     command, run, facts = planned(second, digest, plan_digest=f"sha256:{second}")
-    return command, replace(run, ci={"merged_at": f"2026-03-31T0{hour}:00:00Z"}), facts
+    return command, replace(run, tree_name=name, ci={"merged_at": f"2026-03-31T0{hour}:00:00Z"}), facts
 
 
 SWEPT = "sweep run", replace(OWN, run_id="20260331T000000"), {}
@@ -69,10 +69,12 @@ SWEPT = "sweep run", replace(OWN, run_id="20260331T000000"), {}
             ([planned(0, "two"), applied(1, "one"), planned(3, "two", finished_at=at, end=e)], False)
             for at, e in ((None, None), (NOW.isoformat(), "refused"), (NOW.isoformat(), None))
         ),
+        ([planned(0, "one"), planned(1, "two")], True),  # with a newer checkout
         # A job runs late.
         ([merged(0, "one", 2), merged(1, "two", 3), merged(2, "one", 2)], True),
         ([merged(0, "two", 2), merged(1, "one", 4), merged(3, "two", 3)], False),
         ([merged(0, "one", 2), merged(3, "two", 3)], True),
+        ([merged(0, "one", 2), merged(1, "x", 4, "another"), merged(3, "two", 3)], True),
         ([planned(0, "two", end="refused"), applied(1, "one"), planned(3, "two")], True),
         *(([applied(0, "two"), applied(1, "one"), began(1, "two", e)], False) for e in ("stale", "refresh")),
     ],
