@@ -250,7 +250,8 @@ def select(
             raise next(iter(lost.values()))
         raise UsageError(
             "no selected repository has branch_lifecycle policies",
-            hint="Add policies to the tree, and set servers.<name>.branch_lifecycle.engine.",
+            hint="Add branch_lifecycle policies to the tree, and set servers.<name>.branch_lifecycle.engine"
+            " to lakeplan, or to server on lakeFS Enterprise.",
         )
     broken += [
         RepositoryOutlook(glob, failure=failure_of(error))

@@ -246,7 +246,7 @@ class GitHub:
             # branch.
             raise NoPlan(
                 f"other pull requests propose the same commit for {', '.join(others)}",
-                hint="Push a new commit, and open only one pull request for that commit.",
+                hint="Close all but one of these pull requests, then push a new commit to the branch.",
             )
         name = f"lakeplan-{number}-{head}"
         listed = self.client.pages(f"{self._root}/actions/artifacts?name={quote(name)}", "artifacts")

@@ -378,8 +378,8 @@ class Safety:
         or_unlimited(COUNT),
         20,
         stricter=LESS,
-        help="Threshold of the deleted-branches gate: the maximum number of branches that policies may"
-        " delete.",
+        help="Threshold of the deleted-branches gate: the maximum number of branches that one plan or one"
+        " `branches run` may delete.",
     )
     protected_tags: tuple[str, ...] = setting(
         TAG_GLOBS,

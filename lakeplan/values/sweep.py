@@ -176,7 +176,7 @@ class SweepSettings:
         words("sample", "all"),
         "sample",
         stricter=strictest_first("all", "sample"),
-        help="After the deletion, check that the deleted objects (a sample of them, or all) no longer exist.",
+        help="Which deleted objects a sweep checks to confirm that they are gone: a `sample` or `all`.",
     )
     max_objects: int = setting(
         COUNT,

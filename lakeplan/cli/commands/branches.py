@@ -52,7 +52,7 @@ def plan(
     runners: options.RunnerOptions,
     cache: CacheOptions,
 ) -> int:
-    """List every branch, and show whether a policy would delete it. Writes nothing.
+    """List every branch, and show whether a policy would delete it. Deletes nothing.
 
     This command is for servers with branch_lifecycle: {engine: lakeplan}. It takes the age of a branch from
     the records of `lakeplan branches run`.

@@ -456,7 +456,7 @@ def answer(
     ] = ".github/workflows/lakeplan.yml",
     arguments: Arguments = "",
 ) -> int:
-    """Run the command in a pull request comment, if the author of the comment has permission.
+    """Run the `/lakeplan` command that a pull request comment contains, if its author has permission.
 
     \b
     Commands:

@@ -129,10 +129,10 @@ def rollback(
 ) -> int:
     """Create a plan that restores the rules from before a run. Servers are not changed.
 
-    An apply plans again from the tree, so the tree must also contain the old rules. If it does not, lakeplan
-    prints the required edits, creates no plan, and exits with code 5. With --edit-tree, lakeplan edits the
-    checked-out tree itself, and checks that the edits change nothing else. Have the edits and the plan
-    reviewed, then apply the plan.
+    `lakeplan apply` computes the plan again from the tree, so the tree must contain the old rules too. If it
+    does not, lakeplan prints the required edits, creates no plan, and exits with code 5. With --edit-tree,
+    lakeplan makes these edits in the checked-out tree, and checks that they change only these rules. Have the
+    edits and the plan reviewed, then apply the plan.
 
     \b
     Examples:

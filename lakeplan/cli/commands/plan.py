@@ -76,7 +76,7 @@ def plan(
     cache: CacheOptions,
     quiet: bool,
 ) -> int:
-    """Show which rules would change and which data would be deleted. Writes nothing.
+    """Show which rules would change and which data would be deleted. Changes no rules or data.
 
     \b
     Examples:
